@@ -290,6 +290,76 @@ class TakesTheLast(Module):
         return x * self.scales.pop()  # line
 
 
+class HasAName(Module):
+    def forward(self, x):
+        seen = self.listed
+        seen.append(self.linear(x))
+        return sum(y.sum() for y in seen)  # line
+
+
+class OfALayer(Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = [[], []]
+
+    def forward(self, x):
+        self.layers[1].append(self.linear(x))
+        return sum(y.sum() for y in self.layers[1])  # line
+
+
+class WritesASlice(Module):
+    def __init__(self):
+        super().__init__()
+        self.sums = [0, 0]
+
+    def forward(self, x):
+        y = x + self.sums[0]  # line
+        self.sums[:] = [self.linear(x), 1]
+        return y
+
+
+class WritesAnotherModule(Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = Module()
+
+    def forward(self, x):
+        y = x if self.inner.past is None else x + self.inner.past  # line
+        self.inner.past = self.linear(x)
+        return y
+
+
+class CallsAWriter(Module):
+    def keep(self, x):
+        self.past = self.linear(x)
+
+    def forward(self, x):
+        y = x if self.past is None else x + self.past  # line
+        self.keep(x)
+        return y
+
+
+class WritesFirst(Module):
+    def keep(self, x):
+        self.past = x * 2
+
+    def forward(self, x):
+        self.keep(x)
+        return x + self.past
+
+
+class HasAHook(Module):
+    def __init__(self):
+        super().__init__()
+        outputs = []
+        self.linear.register_forward_hook(lambda module, args, output: outputs.append(output))
+        self.outputs = lambda: outputs  # line
+
+    def forward(self, x):
+        self.linear(x)
+        return sum(y.sum() for y in self.outputs())
+
+
 class KeepsATable(Module):
     """What it keeps depends on nothing but the sizes: the next call would make it again."""
 
@@ -374,11 +444,17 @@ class TestKept(ExporterTestCase):
         KeepsInAUserDict: "held is a UserDict of 0 before it, a UserDict of 1 after it",
         Counts: "rows is a set of 0 before it, a set of 1 after it",
         TakesTheLast: "scales is a list of 3 before it, a list of 2 after it",
+        HasAName: "listed is a list of 0 before it, a list of 1 after it",
+        OfALayer: "layers is a list of 2 before it, one with other tensors after it",
+        WritesASlice: "sums is a list of 2 before it, one with other tensors after it",
+        WritesAnotherModule: "inner.past is None before it, a tensor after it",
+        CallsAWriter: "past is None before it, a tensor after it",
+        HasAHook: "outputs is a list of 0 before it, a list of 1 after it",
         CountsInADict: "named is a dict of 1 before it, one with other numbers after it",
     }
 
     OUTSIDE = KeepsInItsClass, GrowsInItsClass, GrowsAGlobal, KeepsInAGlobal
-    QUIET = WritesByText, CountsForNobody
+    QUIET = WritesByText, CountsForNobody, WritesFirst
 
     def test_what_is_read(self):
         for options in (None, ExportOptions(tracing="make_fx")):

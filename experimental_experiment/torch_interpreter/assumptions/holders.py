@@ -9,7 +9,7 @@ import inspect
 import itertools
 import linecache
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -40,6 +40,18 @@ COPIES = frozenset(("COPY", "DUP_TOP", "DUP_TOP_TWO"))
 LOADED, STORED, ADDED = "loaded", "stored", "added"
 """What functions do with what is kept: the last one is a read in order to write it."""
 
+BEGINNING = ("__init__", "clear", "init", "reset", "start")
+"""How functions are called that empty what is kept, and that a call of the model does not call."""
+
+CALLING = ("LOAD_ATTR", "LOAD_GLOBAL", "LOAD_METHOD")
+"""What loads a function to call it."""
+
+Access = tuple[str, types.CodeType, int]
+"""What is done, in which function and line."""
+
+Taken = list[tuple[str, list[Access]]]
+"""What functions do, with their names."""
+
 SETTING = ("setattr", "__setattr__")
 """Functions that write what a text names."""
 
@@ -56,6 +68,7 @@ class Holder:
         attributes: the values, as they are now.
         kinds: the classes whose functions may read and write them.
         others: other functions that may.
+        around: the classes whose functions may where those do not.
         access: how byte code calls what it loads and stores there.
     """
 
@@ -64,6 +77,7 @@ class Holder:
     kinds: tuple[type, ...] = ()
     others: tuple[types.FunctionType, ...] = ()
     access: str = "ATTR"
+    around: tuple[type, ...] = ()
 
     def named(self, name: str) -> str:
         """An attribute of it, as seen from the model."""
@@ -78,6 +92,10 @@ class Holder:
         """The functions that may read and write what it keeps."""
         yield from itertools.chain.from_iterable(map(methods_of, self.kinds))
         yield from self.others
+
+    def functions_around(self) -> Iterator[types.FunctionType]:
+        """Those of the classes around it."""
+        return itertools.chain.from_iterable(map(methods_of, self.around))
 
 
 class Some(Mapping):
@@ -117,7 +135,12 @@ class Closed(Mapping):
 def holders_in(module: torch.nn.Module) -> list[Holder]:
     """A module, its submodules, and the plain objects among their attributes, as caches and their layers are, `DEPTH` in one another."""
     modules = {type(part): None for part in module.modules()}
-    found = [Holder(path, vars(part), (type(part),)) for path, part in module.named_modules()]
+    found = [
+        Holder(
+            path, vars(part), (type(part),), around=tuple(kind for kind in modules if kind is not type(part))
+        )
+        for path, part in module.named_modules()
+    ]
     seen = {id(holder.attributes) for holder in found}
     level = found
     for _ in range(DEPTH):
@@ -187,16 +210,35 @@ def line_that_reads(holder: Holder, name: str) -> Source | None:
     None where all that read it do so in order to add to it, as counters that nobody asks are, or to tell it once, and where each function
     that writes it does that first.
     """
-    functions = [function.__code__ for function in holder.functions()]
-    taken = [[*accesses(code, name, holder.access)] for code in functions]
-    if not any(kind == STORED for steps in taken for kind, *_ in steps):
-        taken = [[*accesses_by_text(code, name)] for code in functions]
+    taken: Taken = []
+    for functions in (holder.functions(), holder.functions_around()):
+        taken += [
+            (function.__name__, [*accesses(function.__code__, name, holder.access)]) for function in functions
+        ]
+        if any(kind == STORED for _, steps in taken for kind, *_ in steps):
+            break
+    else:
+        taken = [(each.__name__, [*accesses_by_text(each.__code__, name)]) for each in holder.functions()]
+    writers = frozenset(called for called, steps in taken if only_writes(steps) and not begins(called))
+    if writers:
+        functions = [step[1] for _, steps in taken for step in steps[:1]]
+        taken = [("", [*accesses(code, name, holder.access, writers)]) for code in functions]
     is_kept = any(
-        steps[0][0] != STORED and STORED in (kind for kind, *_ in steps) for steps in taken if steps
+        steps[0][0] != STORED and STORED in (kind for kind, *_ in steps) for _, steps in taken if steps
     )
-    lines = [source_at(code, line) for steps in taken for kind, code, line in steps if kind == LOADED]
+    lines = [source_at(code, line) for _, steps in taken for kind, code, line in steps if kind == LOADED]
     lines = [line for line in lines if not tells_once(*line[:2], name)] if is_kept else []
     return lines[0] if lines else None
+
+
+def only_writes(steps: Sequence[Access]) -> bool:
+    """Whether a function does nothing else with what is kept: whoever calls it writes."""
+    return bool(steps) and all(kind == STORED for kind, *_ in steps)
+
+
+def begins(name: str) -> bool:
+    """Whether a function empties what is kept, or is not called by its name."""
+    return name.strip("_").startswith(BEGINNING) or name == "forward" or name.startswith("__")
 
 
 def methods_of(kind: type) -> Iterator[types.FunctionType]:
@@ -210,15 +252,19 @@ def methods_of(kind: type) -> Iterator[types.FunctionType]:
                         yield function
 
 
-def accesses(code: types.CodeType, name: str, access: str) -> Iterator[tuple[str, types.CodeType, int]]:
-    """How a function, and those in it, read and write what has a *name*, with the lines: `ADDED` is a read of ``self.count += 1``."""
+def accesses(code: types.CodeType, name: str, access: str, writers: Collection[str] = ()) -> Iterator[Access]:
+    """How a function, and those in it, read and write what has a *name*, with the lines: `ADDED` is a read of ``self.count += 1``.
+
+    *writers*: functions that write it, as those do that call them.
+    """
     loads = ("LOAD_ATTR", "LOAD_METHOD") if access == "ATTR" else (f"LOAD_{access}",)
     store = f"STORE_{access}"
     lines = dict(dis.findlinestarts(code))
     steps, line = list(dis.get_instructions(code)), code.co_firstlineno
     for position, step in enumerate(steps):
         line = lines.get(step.offset) or line
-        if step.opname == store and step.argval == name:
+        is_call = step.opname in CALLING and step.argval in writers
+        if (step.opname == store and step.argval == name) or is_call:
             yield STORED, code, line
         elif step.opname in loads and step.argval == name:
             is_added = (
@@ -227,7 +273,7 @@ def accesses(code: types.CodeType, name: str, access: str) -> Iterator[tuple[str
             yield ADDED if is_added else LOADED, code, line
     for part in code.co_consts:
         if isinstance(part, types.CodeType):
-            yield from accesses(part, name, access)
+            yield from accesses(part, name, access, writers)
 
 
 def adds(steps: Sequence[dis.Instruction], store: str) -> bool:
@@ -243,7 +289,7 @@ def is_in_place(step: dis.Instruction) -> bool:
     return step.opname.startswith("INPLACE_") or (step.opname == "BINARY_OP" and step.argrepr.endswith("="))
 
 
-def accesses_by_text(code: types.CodeType, name: str) -> Iterator[tuple[str, types.CodeType, int]]:
+def accesses_by_text(code: types.CodeType, name: str) -> Iterator[Access]:
     """How a function, and those in it, read and write an attribute whose name is a text: ``self.__dict__["h"] = h``, ``setattr(self, "h", h)``.
 
     ``setattr`` writes at the end of its statement.

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from experimental_experiment.torch_interpreter.assumptions.holders import (
+    BEGINNING,
     COPIES,
     Holder,
     identity,
@@ -50,11 +51,11 @@ ADDING = frozenset("add append appendleft extend extendleft insert update".split
 TAKING = frozenset("pop popitem popleft setdefault".split())
 """Methods that change it, and give what there was."""
 
+SUBSCRIPTS = ("BINARY_SUBSCR", "BINARY_SLICE")
+"""What gives one of the entries."""
+
 EMPTYING = frozenset(("clear",))
 """Methods that keep nothing."""
-
-BEGINNING = ("__init__", "clear", "init", "reset", "start")
-"""How functions are called that empty what is kept, and that a call of the model does not call."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -240,9 +241,13 @@ def uses(code: types.CodeType, name: str, access: str) -> Iterator[tuple[str, ty
     """What a function, and those in it, do with the entries of what has a *name*, in order: read, add, put or empty."""
     lines = dict(dis.findlinestarts(code))
     steps, line = list(dis.get_instructions(code)), code.co_firstlineno
+    variables: set[str] = set()
     for position, step in enumerate(steps):
         line = lines.get(step.offset) or line
-        if step.argval == name and step.opname in (f"LOAD_{access}", f"STORE_{access}"):
+        is_it = step.argval == name and step.opname in (f"LOAD_{access}", f"STORE_{access}")
+        if is_it and step.opname != f"STORE_{access}" and steps[position + 1].opname == "STORE_FAST":
+            variables.add(steps[position + 1].argval)  # past = self.past
+        elif is_it or (step.opname == "LOAD_FAST" and step.argval in variables):
             use = "empty" if step.opname == f"STORE_{access}" else use_of(steps[position + 1 :])
             yield from ((each, code, line) for each in (("read", "add") if use == "take" else (use,)))
     for part in code.co_consts:
@@ -257,7 +262,13 @@ def use_of(steps: Sequence[dis.Instruction]) -> str:
         return "take"
     if called in ADDING or called in EMPTYING:
         return "add" if called in ADDING else "empty"
-    following = next((step.opname for step in steps if not step.opname.startswith("LOAD_")), "")
-    if following in COPIES:  # self.counts["calls"] += 1
+    place = next((at for at, step in enumerate(steps) if not step.opname.startswith("LOAD_")), len(steps))
+    following = [step.opname for step in steps[place : place + 2]]
+    if not place or not following:
+        return "read"
+    if following[0] in COPIES:  # self.counts["calls"] += 1
         return "add"
-    return "put" if following == "STORE_SUBSCR" else "read"
+    if following[0] in SUBSCRIPTS and following[1:] != ["STORE_SUBSCR"]:  # self.layers[0].append(x)
+        return use_of(steps[place + 1 :])
+    is_put = following[0] in ("STORE_SUBSCR", "STORE_SLICE") or following == ["BUILD_SLICE", "STORE_SUBSCR"]
+    return "put" if is_put else "read"

@@ -246,10 +246,15 @@ def owners_and_functions(model: torch.nn.Module) -> Found:
     return {**files, **own}, reachable
 
 
+HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+"""Where a module keeps the functions that are called with it."""
+
+
 def held_by(model: torch.nn.Module) -> tuple[list[types.FunctionType], list[type]]:
     """The functions that a model and its submodules hold, and their classes."""
     classes = dict.fromkeys(cls for part in model.modules() for cls in type(part).__mro__)
     held = [value for part in model.modules() for value in vars(part).values()]
+    held += [hook for part in model.modules() for name in HOOKS for hook in vars(part)[name].values()]
     given = dict.fromkeys(function for value in held for function in functions_of(value))
     return list(given), list(classes)
 
