@@ -35,6 +35,7 @@ from experimental_experiment.torch_interpreter.errors import CaptureError, locat
 from experimental_experiment.torch_interpreter.export_options import CapturedOnce, ExportOptions
 from experimental_experiment.torch_interpreter.handlers import refusals_that_are_caught, warn_of
 from experimental_experiment.torch_interpreter.memories import (
+    REGISTERED,
     Memory,
     called_module,
     contents_of,
@@ -68,9 +69,6 @@ from experimental_experiment.torch_interpreter.writes import (
 PARALLEL = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
 """Wrappers that run a module on several devices: what they wrap is the model."""
 
-
-REGISTERED = frozenset({"_buffers", "_modules", "_parameters"})
-"""Where a module keeps what is registered: the model may put other tensors there, which are its own."""
 
 HELD = 5
 """So many objects, lists and dicts in one another are left as they were: an EncoderDecoderCache, a cache, its layers, one of them, its states."""

@@ -29,6 +29,9 @@ OF_PYTHON = (types.SimpleNamespace,)
 TRACED = (FakeTensor, FunctionalTensor)
 """The tensors of a capture."""
 
+REGISTERED = frozenset({"_buffers", "_modules", "_parameters"})
+"""Where a module keeps what is registered: the model may put other tensors there, which are its own; torch.export follows most of them."""
+
 DEPTH = 3
 """So many containers in one another are looked into."""
 

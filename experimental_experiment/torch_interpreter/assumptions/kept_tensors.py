@@ -24,6 +24,7 @@ from experimental_experiment.torch_interpreter.errors import Source, located
 from experimental_experiment.torch_interpreter.frames import is_library, source_at
 from experimental_experiment.torch_interpreter.memories import (
     MANY,
+    REGISTERED,
     TRACED,
     WRAPPERS,
     attributes_of,
@@ -35,9 +36,6 @@ from experimental_experiment.torch_interpreter.memories import (
 from experimental_experiment.torch_interpreter.signature import Program
 from experimental_experiment.torch_interpreter.symbols import SYMBOLS
 from experimental_experiment.torch_interpreter.writes import storage_of, storages
-
-REGISTERED = frozenset({"_buffers", "_modules", "_parameters"})
-"""What torch.export follows, or what has attributes of its own."""
 
 NUMBERS = (bool, int, float, *SYMBOLS)
 """What is counted in a container."""
