@@ -339,6 +339,17 @@ class CallsAWriter(Module):
         return y
 
 
+def keep(module, x):
+    module.past = module.linear(x)
+
+
+class CallsAFunctionThatWrites(Module):
+    def forward(self, x):
+        y = x if self.past is None else x + self.past  # line
+        keep(self, x)
+        return y
+
+
 class WritesFirst(Module):
     def keep(self, x):
         self.past = x * 2
@@ -449,6 +460,7 @@ class TestKept(ExporterTestCase):
         WritesASlice: "sums is a list of 2 before it, one with other tensors after it",
         WritesAnotherModule: "inner.past is None before it, a tensor after it",
         CallsAWriter: "past is None before it, a tensor after it",
+        CallsAFunctionThatWrites: "past is None before it, a tensor after it",
         HasAHook: "outputs is a list of 0 before it, a list of 1 after it",
         CountsInADict: "named is a dict of 1 before it, one with other numbers after it",
     }

@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import pickle
 import random
+import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,7 +26,7 @@ from experimental_experiment.torch_interpreter.assumptions.holders import (
 from experimental_experiment.torch_interpreter.assumptions.kept_tensors import Change, changed, kept_in
 from experimental_experiment.torch_interpreter.errors import located
 from experimental_experiment.torch_interpreter.patches.patch import wrapped
-from experimental_experiment.torch_interpreter.patches.whole_numbers import captures_begin
+from experimental_experiment.torch_interpreter.patches.whole_numbers import captures_begin, looked_into
 from experimental_experiment.torch_interpreter.signature import Program
 
 VALUES = (bool, int, float, str)
@@ -43,7 +44,8 @@ RESTORING = (
 @contextlib.contextmanager
 def what_one_call_changes(module: torch.nn.Module) -> Iterator[list[Change]]:
     """Find what a call of a module changes and its next one reads, while it is captured; what is yielded has each of it at the end."""
-    holders = holders_in(module)
+    reached: list[types.FunctionType] = []
+    holders = holders_in(module, reached)
     inside = Before(holders)
     around = Before([])
     drawn = drawn_numbers(holders)
@@ -54,6 +56,7 @@ def what_one_call_changes(module: torch.nn.Module) -> Iterator[list[Change]]:
     def begin(model: torch.nn.Module, _: contextlib.ExitStack) -> None:
         nonlocal around
         around = Before(holders_around(model))
+        reached[:] = looked_into(model)[1]
         found_around.clear()
 
     def comparing(restoring: Callable) -> Callable:

@@ -9,7 +9,7 @@ import inspect
 import itertools
 import linecache
 import types
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -49,8 +49,8 @@ CALLING = ("LOAD_ATTR", "LOAD_GLOBAL", "LOAD_METHOD")
 Access = tuple[str, types.CodeType, int]
 """What is done, in which function and line."""
 
-Taken = list[tuple[str, list[Access]]]
-"""What functions do, with their names."""
+Taken = list[tuple[types.FunctionType, list[Access]]]
+"""What functions do."""
 
 SETTING = ("setattr", "__setattr__")
 """Functions that write what a text names."""
@@ -69,6 +69,7 @@ class Holder:
         kinds: the classes whose functions may read and write them.
         others: other functions that may.
         around: the classes whose functions may where those do not.
+        reached: other functions that may then, known once a capture has begun.
         access: how byte code calls what it loads and stores there.
     """
 
@@ -78,6 +79,7 @@ class Holder:
     others: tuple[types.FunctionType, ...] = ()
     access: str = "ATTR"
     around: tuple[type, ...] = ()
+    reached: Sequence[types.FunctionType] = ()
 
     def named(self, name: str) -> str:
         """An attribute of it, as seen from the model."""
@@ -132,15 +134,16 @@ class Closed(Mapping):
         return len(cell_contents(self.cell))
 
 
-def holders_in(module: torch.nn.Module) -> list[Holder]:
-    """A module, its submodules, and the plain objects among their attributes, as caches and their layers are, `DEPTH` in one another."""
+def holders_in(module: torch.nn.Module, reached: Sequence[types.FunctionType] = ()) -> list[Holder]:
+    """A module, its submodules, and the plain objects among their attributes, as caches and their layers are, `DEPTH` in one another.
+
+    *reached*: the functions that the model may call, in a list that a capture fills.
+    """
     modules = {type(part): None for part in module.modules()}
-    found = [
-        Holder(
-            path, vars(part), (type(part),), around=tuple(kind for kind in modules if kind is not type(part))
-        )
-        for path, part in module.named_modules()
-    ]
+    found = []
+    for path, part in module.named_modules():
+        others = tuple(kind for kind in modules if kind is not type(part))
+        found.append(Holder(path, vars(part), (type(part),), around=others, reached=reached))
     seen = {id(holder.attributes) for holder in found}
     level = found
     for _ in range(DEPTH):
@@ -149,7 +152,7 @@ def holders_in(module: torch.nn.Module) -> list[Holder]:
             for name, value in holder.attributes.items():
                 for place, item in objects_in(holder.named(name), value):
                     if identity(item) not in seen:
-                        held = Holder(place, attributes_of(item), (type(item), *modules))
+                        held = Holder(place, attributes_of(item), (type(item), *modules), reached=reached)
                         seen.add(identity(item))
                         inner.append(held)
         found, level = found + inner, inner
@@ -210,25 +213,38 @@ def line_that_reads(holder: Holder, name: str) -> Source | None:
     None where all that read it do so in order to add to it, as counters that nobody asks are, or to tell it once, and where each function
     that writes it does that first.
     """
-    taken: Taken = []
-    for functions in (holder.functions(), holder.functions_around()):
-        taken += [
-            (function.__name__, [*accesses(function.__code__, name, holder.access)]) for function in functions
-        ]
-        if any(kind == STORED for _, steps in taken for kind, *_ in steps):
-            break
-    else:
-        taken = [(each.__name__, [*accesses_by_text(each.__code__, name)]) for each in holder.functions()]
-    writers = frozenset(called for called, steps in taken if only_writes(steps) and not begins(called))
+    taken = taken_by(holder, name)
+    names = [function.__name__ for function, steps in taken if only_writes(steps)]
+    writers = frozenset(writer for writer in names if not begins(writer))
     if writers:
-        functions = [step[1] for _, steps in taken for step in steps[:1]]
-        taken = [("", [*accesses(code, name, holder.access, writers)]) for code in functions]
+        taken = [(each, [*accesses(each.__code__, name, holder.access, writers)]) for each, _ in taken]
     is_kept = any(
         steps[0][0] != STORED and STORED in (kind for kind, *_ in steps) for _, steps in taken if steps
     )
     lines = [source_at(code, line) for _, steps in taken for kind, code, line in steps if kind == LOADED]
     lines = [line for line in lines if not tells_once(*line[:2], name)] if is_kept else []
     return lines[0] if lines else None
+
+
+def taken_by(holder: Holder, name: str) -> Taken:
+    """What functions do with what is kept: those that may write it, or others with them, where one of them does."""
+
+    def found(functions: Iterable[types.FunctionType]) -> Taken:
+        return [(each, [*accesses(each.__code__, name, holder.access)]) for each in functions]
+
+    own = found(holder.functions())
+    if writes(own):
+        return own
+    around = [*own, *found(holder.functions_around())]
+    if writes(around):
+        return around
+    by_text = [(each, [*accesses_by_text(each.__code__, name)]) for each in holder.functions()]
+    return by_text if writes(by_text) else [*own, *found(holder.reached)]
+
+
+def writes(taken: Taken) -> bool:
+    """Whether a function writes what is kept."""
+    return any(kind == STORED for _, steps in taken for kind, *_ in steps)
 
 
 def only_writes(steps: Sequence[Access]) -> bool:
