@@ -344,6 +344,9 @@ def keep(module, x):
 
 
 class CallsAFunctionThatWrites(Module):
+    def reset(self):
+        self.past = None
+
     def forward(self, x):
         y = x if self.past is None else x + self.past  # line
         keep(self, x)

@@ -40,8 +40,11 @@ COPIES = frozenset(("COPY", "DUP_TOP", "DUP_TOP_TWO"))
 LOADED, STORED, ADDED = "loaded", "stored", "added"
 """What functions do with what is kept: the last one is a read in order to write it."""
 
-BEGINNING = ("__init__", "clear", "init", "reset", "start")
+BEGINNING = ("clear", "init", "reset", "start")
 """How functions are called that empty what is kept, and that a call of the model does not call."""
+
+UNNAMED = ("forward", "__call__", "__getattr__", "__setattr__")
+"""Functions that are called by another name."""
 
 CALLING = ("LOAD_ATTR", "LOAD_GLOBAL", "LOAD_METHOD")
 """What loads a function to call it."""
@@ -215,7 +218,7 @@ def line_that_reads(holder: Holder, name: str) -> Source | None:
     """
     taken = taken_by(holder, name)
     names = [function.__name__ for function, steps in taken if only_writes(steps)]
-    writers = frozenset(writer for writer in names if not begins(writer))
+    writers = frozenset(writer for writer in names if not begins(writer) and writer not in UNNAMED)
     if writers:
         taken = [(each, [*accesses(each.__code__, name, holder.access, writers)]) for each, _ in taken]
     is_kept = any(
@@ -243,8 +246,10 @@ def taken_by(holder: Holder, name: str) -> Taken:
 
 
 def writes(taken: Taken) -> bool:
-    """Whether a function writes what is kept."""
-    return any(kind == STORED for _, steps in taken for kind, *_ in steps)
+    """Whether a function writes what is kept, another one than those that begin."""
+    return any(
+        kind == STORED for function, steps in taken if not begins(function.__name__) for kind, *_ in steps
+    )
 
 
 def only_writes(steps: Sequence[Access]) -> bool:
@@ -253,8 +258,8 @@ def only_writes(steps: Sequence[Access]) -> bool:
 
 
 def begins(name: str) -> bool:
-    """Whether a function empties what is kept, or is not called by its name."""
-    return name.strip("_").startswith(BEGINNING) or name == "forward" or name.startswith("__")
+    """Whether a function is called as one that empties what is kept."""
+    return name.strip("_").startswith(BEGINNING)
 
 
 def methods_of(kind: type) -> Iterator[types.FunctionType]:

@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 from experimental_experiment.torch_interpreter.assumptions.holders import (
-    BEGINNING,
     COPIES,
     Holder,
+    begins,
     identity,
     line_that_reads,
 )
@@ -231,7 +231,7 @@ def line_that_reads_entries(holder: Holder, name: str) -> Source | None:
         names = [use for use, *_ in steps]
         is_kept |= names[:1] == ["read"] and len({*names}) > 1
         is_added_to |= "add" in names
-        is_emptied |= names[:1] == ["empty"] and not function.__name__.strip("_").startswith(BEGINNING)
+        is_emptied |= names[:1] == ["empty"] and not begins(function.__name__)
     return lines[0] if lines and (is_kept or (is_added_to and not is_emptied)) else None
 
 
