@@ -258,6 +258,29 @@ class TestFlags(ExporterTestCase):
                 with self.assertRaisesRegex(CaptureError, REFUSED):
                     to_onnx(Net(function, flag), (X,), export_options=ExportOptions(patches=False))
 
+    def test_parameters_in_a_list(self):
+        """torch makes other constants of them than of tensors, and sees what ``to`` gave back as it was: filters of MONAI."""
+        cases = {
+            "a number": lambda self, x: x * float(self.held[0]),
+            "a number on a device": lambda self, x: x * float(self.held[0].to(x.device)),
+            "a number of another type": lambda self, x: (
+                x * float(torch.as_tensor(self.held[0], dtype=x.dtype))
+            ),
+            "a condition": lambda self, x: x * 2 if self.held[0] > 1 else x + 1,
+            "the parameter itself": lambda self, x: x * 2 if self.held[0] else x + 1,
+            "a condition on a device": lambda self, x: x * 2 if self.held[0].to(x.device) > 1 else x + 1,
+            "what is computed on a device": lambda self, x: x * (self.held[0].to(x.device) * 2).item(),
+        }
+        for kind in (torch.nn.Parameter, torch.Tensor.clone):
+            for promise, function in cases.items():
+                with self.subTest(promise, kind=kind.__name__):
+                    net = Net(function, True)
+                    net.held = [kind(torch.tensor(1.5))]
+                    model = self.export_and_compare(
+                        net, (X,), others=[(torch.randn(5, 3),)], dynamic_shapes=ROWS
+                    )
+                    self.assertEqual(["Mul"], [node.op_type for node in model.graph.node])
+
     def test_what_is_written_or_no_constant_is_refused(self):
         functions = (
             after_a_write,

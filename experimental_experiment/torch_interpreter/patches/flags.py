@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from typing import Any, NamedTuple
 
 import torch
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 from torch.utils._python_dispatch import _disable_current_modes
@@ -36,6 +37,9 @@ READINGS = ("item", "tolist", "__int__", "__float__", "__index__")
 
 Numbers = MutableMapping[Any, dict[Any, Found]]
 """What the symbols of ``item()`` stand for, by the environment of the symbols."""
+
+CONSTANTS = ("_tensor_constant", "_param_constant")
+"""What torch calls the attributes that a trace meets as they are: tensors, and parameters that a list holds."""
 
 STEPS = 50
 """A condition that more operators compute is not computed."""
@@ -118,6 +122,8 @@ def of_weights(bool_: Callable, known: Any) -> Callable:
     """``Tensor.__bool__`` that answers for what is computed of parameters and buffers alone."""
 
     def __bool__(self: torch.Tensor) -> bool:
+        if is_real(self):
+            return answer(Found(self, (self,)), bool_)
         found = value_of(self, known)
         return bool_(self) if found is None else answer(found, bool)
 
@@ -181,15 +187,22 @@ def number_of_weights(known: Any, numbers: Numbers) -> Callable:
 
 
 def heard(reading: Callable) -> Callable:
-    """One of `READINGS`: an attribute that is no buffer is the tensor itself in a capture, and torch gives its number."""
+    """One of `READINGS`: an attribute that is no buffer, or a parameter in a list, is the tensor itself in a capture.
+
+    torch gives its number, but for what ``to`` gave back as it was: the trace has seen that, and refuses it as a result.
+    """
 
     @functools.wraps(reading)
     def called(self: torch.Tensor) -> Any:
-        if type(self) is torch.Tensor:
-            tell((self,))
-        return reading(self)
+        return answer(Found(self, (self,)), reading) if is_real(self) else reading(self)
 
     return called
+
+
+def is_real(tensor: torch.Tensor) -> bool:
+    """Whether a tensor holds numbers: it is neither of the capture, nor of a transformation like vmap around one."""
+    plain = type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.device.type != "meta"
+    return plain and not is_functorch_wrapped_tensor(tensor)
 
 
 def of_numbers(bool_: Callable, numbers: Numbers) -> Callable:
@@ -322,7 +335,7 @@ def is_certain(node: torch.fx.Node) -> bool:
     """Whether a node is a constant, or an operator that gives the same for the same inputs."""
     target = node.target
     if node.op == "get_attr":
-        return target.startswith("_tensor_constant")
+        return target.startswith(CONSTANTS)
     if node.op != "call_function":
         return False
     return target is operator.getitem or (  # one of the results of unbind, or split
