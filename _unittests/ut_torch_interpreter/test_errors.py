@@ -604,6 +604,34 @@ class TestCaptureError(ExporterTestCase):
         self.assertIsNone(model.length_cached)
         self.assert_matches(written, Rotary(), (torch.randn(5, 3),))
 
+    def test_sizes_that_the_model_keeps(self):
+        """Heads of YOLO keep the grid of their last images; a size that the module was made with is another matter."""
+
+        class Head(torch.nn.Module):
+            def __init__(self, given=None):
+                super().__init__()
+                self.shape = given
+
+            def forward(self, x):
+                if self.shape != x.shape:  # line
+                    self.grid = torch.arange(x.shape[0])
+                    self.shape = x.shape
+                return x * self.grid[:, None]
+
+        class Given(Head):
+            def forward(self, x):
+                if x.shape != self.shape:  # line
+                    raise ValueError("the size is another")
+                return x * 2
+
+        model, dims = Head(), ({0: "rows"},)
+        written = to_onnx(model, (X,), dynamic_shapes=dims)
+        self.assert_matches(written, Head(), (torch.randn(5, 3),))
+        model(X)
+        kept = r"# line\n  hint   the model compares the size with one that it keeps from an earlier call"
+        self.assertRegex(self.refused(model, (X,), dynamic_shapes=dims), kept)
+        self.assertNotRegex(self.refused(Given(X.shape), (X,), dynamic_shapes=dims), kept)
+
     def test_all_of_torchs_sentence_and_nothing_for_its_developers(self):
         text = self.refused(lambda x: x.reshape(2, 3) + 1, (X,), dynamic_shapes=({0: "batch"},))
         self.assertIn("You marked L['x'].size()[0] as dynamic but your code specialized it to be", text)

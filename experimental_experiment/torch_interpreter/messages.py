@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import linecache
 import os
 import re
@@ -524,7 +525,18 @@ def advice_for_sizes(error: BaseException, source: Source) -> str:
         (TYPED_TENSOR, source[3], TYPED_TENSORS),
         (REMEMBERED, source[3], EARLIER_CALLS),
     )
-    return next((found for pattern, line, found in rows if pattern.search(line)), "")
+    found = next((found for pattern, line, found in rows if pattern.search(line)), "")
+    return found or (EARLIER_CALLS if is_kept(source) else "")
+
+
+def is_kept(source: Source) -> bool:
+    """Whether a line of the model compares with an attribute that its function writes below: heads of YOLO do, ``if self.shape != shape:``."""
+    below = itertools.takewhile(
+        lambda line: not re.match(r"\s*(def|class) ", line), linecache.getlines(source[0])[source[1] :]
+    )
+    written = re.findall(r"^\s*self\.(\w+)(?:\s*,.*)?\s*=[^=]", "".join(below), re.MULTILINE)
+    asked = re.findall(r"\bself\.(\w+)", source[3]) if re.search(r"[!=<>]=|[<>]", source[3]) else ()
+    return not {*written}.isdisjoint(asked)
 
 
 def is_after_type(error: BaseException, source: Source) -> bool:
