@@ -48,6 +48,20 @@ def image(height, width):
     return (torch.randn(2, 1, height, width),)
 
 
+def with_sizes(x):
+    """Padded with a size, with a fraction of one, which integers cut off, and up to a multiple."""
+    rows, columns = x.shape
+    pad = torch.nn.functional.pad
+    whole = x.mul(3).long()
+    return (
+        pad(x, (0, 1), value=rows - 1),
+        pad(whole, (1, 1, 0, 2), "constant", columns),
+        pad(whole, (1, 0), value=rows / 2),
+        pad(x, (0, -columns % 4), value=1 / rows).reshape(rows, -1, 4),
+        pad(x, (1, 0), mode="reflect") * rows,
+    )
+
+
 class Multiples(torch.nn.Module):
     """Rows and columns of whole blocks, each a sum."""
 
@@ -62,6 +76,11 @@ class Multiples(torch.nn.Module):
 
 class TestMultiples(ExporterTestCase):
     SHAPES = ({0: "height", 1: "width"},)
+
+    def test_values_of_sizes(self):
+        shapes = ({0: torch.export.Dim("rows"), 1: torch.export.Dim("columns")},)
+        others = [(torch.randn(size),) for size in ((3, 4), (7, 2))]
+        self.export_and_compare(with_sizes, (torch.randn(4, 6),), others=others, dynamic_shapes=shapes)
 
     def test_any_size(self):
         others = [(torch.randn(*sizes),) for sizes in ((8, 3), (5, 8), (1, 1))]

@@ -99,6 +99,17 @@ class TestShortcuts(ExporterTestCase):
                 )
                 self.assertRegex(logs.output[0], text)
 
+    def test_a_line_is_told_of_once(self):
+        def forward(x, mask):
+            for _ in range(3):
+                if not mask.all():
+                    x = x * mask[:, None]
+            return x
+
+        with self.assertLogs("experimental_experiment", "WARNING") as logs:
+            to_onnx(Call(forward), (X, MASK), export_options=ExportOptions(patches=["shortcuts"]), **ROWS)
+        self.assertEqual(len(logs.output), 1)
+
     def test_only_when_it_is_named(self):
         for patches in (None, True):
             for promise, (function, _) in self.CASES.items():

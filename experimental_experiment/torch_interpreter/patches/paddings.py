@@ -1,4 +1,4 @@
-"""Paddings that depend on a size: up to a multiple, to whole segments; those of MobileNet, as TensorFlow has them.
+"""Paddings that depend on a size: with it, up to a multiple, to whole segments; those of MobileNet, as TensorFlow has them.
 
 Source of semantics: ``torch.nn.functional.pad``, ``transformers.models.mobilenet_v1``, ``mobilenet_v2``.
 """
@@ -18,6 +18,27 @@ FUNCTIONS = {
     "transformers.models.mobilenet_v2.modeling_mobilenet_v2.apply_tf_padding": True,
 }
 """The functions, and whether the padding is multiplied by the dilation."""
+
+
+@patch("torch", replaces=("torch.nn.functional.pad",), default=True)
+def paddings_with_sizes() -> Iterator[None]:
+    """``F.pad(x, (0, 1), value=x.shape[0] - 1)``, as TorchMetrics has it, fixes the size to the example's: its value is a number of Python."""
+    pad = torch.nn.functional.pad
+    with replaced(torch.nn.functional, "pad", functools.wraps(pad)(with_sizes(pad))):
+        yield
+
+
+def with_sizes(of_numbers: Callable) -> Callable:
+    """`pad` whose value may be a symbol, as that of ``torch.constant_pad_nd`` may."""
+
+    def pad(
+        input: torch.Tensor, pad: Any, mode: str = "constant", value: Any = None, **options: Any
+    ) -> torch.Tensor:
+        if mode == "constant" and paddings_with_sizes.is_used_for(value):
+            return torch.constant_pad_nd(input, pad, value)
+        return of_numbers(input, pad, mode, value, **options)
+
+    return pad
 
 
 @patch("torch", replaces=("torch.nn.functional.pad",), default=True)

@@ -47,9 +47,10 @@ def shortcuts() -> Iterator[None]:
     for, as in GPyTorch, which else adds to their diagonals. What the other branch computes must be what the general one
     gives for such data: nothing checks it. What decides how often a ``while`` turns stays refused: it would turn without end.
     """
+    told: set[str] = set()
     with contextlib.ExitStack() as stack:
-        stack.enter_context(replaced(torch.Tensor, "__bool__", of_mask(torch.Tensor.__bool__)))
-        stack.enter_context(replaced(torch.SymBool, "__bool__", of_size(torch.SymBool.__bool__)))
+        stack.enter_context(replaced(torch.Tensor, "__bool__", of_mask(torch.Tensor.__bool__, told)))
+        stack.enter_context(replaced(torch.SymBool, "__bool__", of_size(torch.SymBool.__bool__, told)))
         yield
 
 
@@ -100,7 +101,7 @@ def has_symbolic_sizes(frame: FrameType) -> bool:
     return code.co_name in INTERPOLATING and any(isinstance(value, torch.SymInt) for value in arguments)
 
 
-def of_mask(bool_: Callable) -> Callable:
+def of_mask(bool_: Callable, told: set[str]) -> Callable:
     """``Tensor.__bool__`` that answers for what is asked of a mask, or of a factorization."""
 
     def __bool__(self: torch.Tensor) -> bool:
@@ -110,7 +111,7 @@ def of_mask(bool_: Callable) -> Callable:
         if found is None or is_no_branch(frame):
             return bool_(self)
         condition, answer = found
-        tell(condition, frame)
+        tell(condition, frame, told)
         return answer
 
     return __bool__
@@ -172,7 +173,7 @@ def evaluated(steps: list[torch.fx.Node], value: torch.Tensor) -> bool:
         return bool(value)
 
 
-def of_size(bool_: Callable) -> Callable:
+def of_size(bool_: Callable, told: set[str]) -> Callable:
     """``SymBool.__bool__`` that answers for sizes that the data decide: they are not 0."""
 
     # a SymBool has loaded them, importing this file has not
@@ -188,7 +189,7 @@ def of_size(bool_: Callable) -> Callable:
         answer = self.node.expr.xreplace(positive)
         if answer not in (sympy.true, sympy.false):
             return bool_(self)
-        tell(f"{self.node.expr} is {answer}", frame)
+        tell(f"{self.node.expr} is {answer}", frame, told)
         return bool(answer)
 
     return __bool__
@@ -202,9 +203,12 @@ def is_no_branch(frame: FrameType) -> bool:
     return source is not None and decides_turns(*source[:2])
 
 
-def tell(condition: str, frame: FrameType) -> None:
-    """Warn of a branch that is taken for good."""
+def tell(condition: str, frame: FrameType, told: set[str]) -> None:
+    """Warn of a branch that is taken for good, unless that was *told* before."""
     shortcuts.used()
     source, _ = line_around(frame)
     place = f"\n{located(source)}" if source else ""
-    logger.warning("the model holds the branch where %s, for all data%s", condition, place)
+    text = f"the model holds the branch where {condition}, for all data{place}"
+    if text not in told:
+        told.add(text)
+        logger.warning("%s", text)
