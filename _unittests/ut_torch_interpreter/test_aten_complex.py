@@ -74,6 +74,7 @@ class TestComplex(ExporterTestCase):
         "booleans full of a complex number": (lambda z: torch.full_like(z == z, 1j), Z),
         "a real tensor of a complex type": (lambda x, z: (aten.type_as.default(x, z), aten.to.other(x, z)), randn(3), Z),
         "a complex tensor of a real type": (lambda z, x: (z.type_as(x), z.type_as(x > 0)), Z, randn(3)),
+        "to_dense": (lambda z: (z.to_dense(), z.to_dense(torch.complex128)), Z),
         "abs": (aten.abs.default, EDGES),
         "angle": (aten.angle.default, Z),
         "angle of axes": (aten.angle.default, EDGES[4:]),

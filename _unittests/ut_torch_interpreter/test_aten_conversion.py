@@ -30,6 +30,13 @@ DTYPES = (
 )
 
 
+def written_as_dense(x):
+    """As sentence-transformers ends its similarities, and a write into that."""
+    y = x.clone()
+    y.to_dense().add_(1)
+    return y, torch.mm(x[:, None], x[None]).to_dense()
+
+
 class TestConversion(ExporterTestCase):
     CASES = {
         "to a dtype": (aten.to.dtype, floats(3), torch.int32),
@@ -41,6 +48,9 @@ class TestConversion(ExporterTestCase):
         "to complex": (aten.to.dtype, floats(3), torch.complex64),
         "_to_copy": (aten._to_copy.default, floats(3), {"dtype": torch.bool}),
         "_to_copy of nothing else": (aten._to_copy.default, floats(3)),
+        "to_dense, of what is dense": (aten.to_dense.default, floats(3)),
+        "to_dense of another dtype": (aten.to_dense.default, floats(3), torch.float64),
+        "to_dense is a view": (written_as_dense, floats(3)),
         "type_as": (aten.type_as.default, INTS, floats(2)),
         "clone": (aten.clone.default, floats(3)),
         "contiguous": (aten.contiguous.default, floats(3)),

@@ -276,7 +276,7 @@ def type_as(op, self, other):
     return to(op, self, None, False)
 
 
-@translates_complex(aten._to_copy.default)
+@translates_complex(aten._to_copy.default, aten.to_dense.default)
 def to_copy(op, self, dtype):
     """Another dtype, as in `to`."""
     return to(op, self, dtype, False)

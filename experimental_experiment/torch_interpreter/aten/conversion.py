@@ -67,9 +67,9 @@ def to(op, self, dtype, copy):
     return converted(op, self, dtype)
 
 
-@translates(aten._to_copy.default)
+@translates(aten._to_copy.default, aten.to_dense.default)
 def to_copy(op, self, dtype):
-    """Another dtype."""
+    """Another dtype; a tensor that ONNX has is dense."""
     return converted(op, self, dtype)
 
 
@@ -96,6 +96,7 @@ UNCHANGED = (
     aten.to.device,
     aten.to.dtype,
     aten.to.dtype_layout,
+    aten.to_dense.default,
 )
 """Views, or copies, with the elements of their base, real or complex."""
 
