@@ -1,4 +1,4 @@
-"""Paddings that depend on a size: with it, up to a multiple, to whole segments; those of MobileNet, as TensorFlow has them.
+"""Paddings that the data or sizes decide: with a number of them, up to a multiple, to whole segments; those of MobileNet, as TensorFlow has them.
 
 Source of semantics: ``torch.nn.functional.pad``, ``transformers.models.mobilenet_v1``, ``mobilenet_v2``.
 """
@@ -11,7 +11,9 @@ from typing import Any
 
 import torch
 
+from experimental_experiment.torch_interpreter.memories import TRACED
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced, wrapped
+from experimental_experiment.torch_interpreter.symbols import SYMBOLS
 
 FUNCTIONS = {
     "transformers.models.mobilenet_v1.modeling_mobilenet_v1.apply_tf_padding": False,
@@ -21,21 +23,25 @@ FUNCTIONS = {
 
 
 @patch("torch", replaces=("torch.nn.functional.pad",), default=True)
-def paddings_with_sizes() -> Iterator[None]:
-    """``F.pad(x, (0, 1), value=x.shape[0] - 1)``, as TorchMetrics has it, fixes the size to the example's: its value is a number of Python."""
+def padding_values() -> Iterator[None]:
+    """``F.pad(x, (0, 1), value=v)`` is refused where the data decide *v*, and fixes a size that does, as in TorchMetrics: torch takes a number of Python there."""
     pad = torch.nn.functional.pad
-    with replaced(torch.nn.functional, "pad", functools.wraps(pad)(with_sizes(pad))):
+    with replaced(torch.nn.functional, "pad", functools.wraps(pad)(of_any_value(pad))):
         yield
 
 
-def with_sizes(of_numbers: Callable) -> Callable:
-    """`pad` whose value may be a symbol, as that of ``torch.constant_pad_nd`` may."""
+def of_any_value(of_numbers: Callable) -> Callable:
+    """`pad` whose value may be a symbol, as that of ``torch.constant_pad_nd`` may, or a tensor of a capture that holds a number."""
 
     def pad(
         input: torch.Tensor, pad: Any, mode: str = "constant", value: Any = None, **options: Any
     ) -> torch.Tensor:
-        if mode == "constant" and paddings_with_sizes.is_used_for(value):
-            return torch.constant_pad_nd(input, pad, value)
+        if mode == "constant" and not torch.compiler.is_dynamo_compiling():
+            is_held = isinstance(value, TRACED) and not value.dim() and not value.requires_grad
+            value = value.item() if is_held else value
+            if isinstance(value, SYMBOLS):
+                padding_values.used()
+                return torch.constant_pad_nd(input, pad, value)
         return of_numbers(input, pad, mode, value, **options)
 
     return pad
