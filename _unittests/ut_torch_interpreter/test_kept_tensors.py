@@ -6,6 +6,7 @@ import types
 import typing
 import unittest
 
+import numpy as np
 import torch
 
 from experimental_experiment.testing import ExporterTestCase
@@ -431,6 +432,33 @@ class ReadsWhatItsHookKeeps(Module):
         return self.named["linear"] + self.past
 
 
+class Normalizes(torch.nn.Module):
+    """Statistics under the names of functions, ``torch.mean`` and ``x.std``, written in each call before they are read, as RevIN has them."""
+
+    def forward(self, x):
+        self.measure(x)
+        return self.back((x - self.mean) / self.std)
+
+    def measure(self, x):
+        self.mean = torch.mean(x, dim=-1, keepdim=True).detach()
+        self.std = x.std(-1, keepdim=True)
+
+    def back(self, x):
+        return x * self.std + self.mean
+
+
+class HoldsADtype(torch.nn.Module):
+    """An object with members that are no slots, which cannot be written."""
+
+    def __init__(self):
+        super().__init__()
+        self.dtype, self.past = np.dtype("float32"), None
+
+    def forward(self, x):
+        self.past = x
+        return x * self.dtype.itemsize
+
+
 class TestKept(ExporterTestCase):
     TOLD = {
         KeepsATuple: "past is None before it, a tuple of 2 after it",
@@ -469,7 +497,7 @@ class TestKept(ExporterTestCase):
     }
 
     OUTSIDE = KeepsInItsClass, GrowsInItsClass, GrowsAGlobal, KeepsInAGlobal
-    QUIET = WritesByText, CountsForNobody, WritesFirst
+    QUIET = WritesByText, CountsForNobody, WritesFirst, Normalizes, HoldsADtype
 
     def test_what_is_read(self):
         for options in (None, ExportOptions(tracing="make_fx")):

@@ -157,12 +157,12 @@ def own_attributes(value: Any) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=4096)
 def slots_of(kind: type) -> tuple[str, ...]:
-    """The names of the attributes in the slots of a class that is neither torch's nor Python's, nor a tuple's or a tensor's."""
+    """The names in ``__slots__`` of a class that is neither torch's nor Python's, nor a tuple's or a tensor's; classes written in C have members, none of these."""
     file = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
     is_other = issubclass(kind, (torch.nn.Module, torch.Tensor, type, types.ModuleType, tuple, *SYMBOLS))
     if is_other or kind.__module__ in sys.builtin_module_names or is_library(file):
         return ()
-    descriptors = [item for base in kind.__mro__ for item in vars(base).items()]
+    descriptors = [item for base in kind.__mro__ if "__slots__" in vars(base) for item in vars(base).items()]
     return tuple(
         name
         for name, descriptor in descriptors

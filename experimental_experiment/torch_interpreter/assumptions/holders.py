@@ -287,7 +287,7 @@ def accesses(code: types.CodeType, name: str, access: str, writers: Collection[s
         is_call = step.opname in CALLING and step.argval in writers
         if (step.opname == store and step.argval == name) or is_call:
             yield STORED, code, line
-        elif step.opname in loads and step.argval == name:
+        elif step.opname in loads and step.argval == name and not is_of_another(code, steps, position):
             is_added = (
                 steps[position - 1].opname in COPIES if access == "ATTR" else adds(steps[position:], store)
             )
@@ -295,6 +295,15 @@ def accesses(code: types.CodeType, name: str, access: str, writers: Collection[s
     for part in code.co_consts:
         if isinstance(part, types.CodeType):
             yield from accesses(part, name, access, writers)
+
+
+def is_of_another(code: types.CodeType, steps: Sequence[dis.Instruction], position: int) -> bool:
+    """Whether a method of another thing is called, that has the name of what is kept: ``x.mean(1)`` and ``torch.mean(x)`` read no ``self.mean``."""
+    step, before = steps[position], steps[position - 1]
+    of_global = before.opname == "LOAD_GLOBAL" and "NULL" in before.argrepr.split()  # from Python 3.11 on
+    is_method = step.opname == "LOAD_METHOD" or step.argrepr.startswith("NULL|self")  # from 3.12 on
+    owners = (*code.co_varnames[: min(1, code.co_argcount)], "self")
+    return of_global or (is_method and before.argval not in owners)
 
 
 def adds(steps: Sequence[dis.Instruction], store: str) -> bool:
@@ -321,7 +330,7 @@ def accesses_by_text(code: types.CodeType, name: str) -> Iterator[Access]:
     for position, step in enumerate(steps):
         line = lines.get(step.offset) or line
         if step.opname in ("LOAD_GLOBAL", "LOAD_ATTR", "LOAD_METHOD"):
-            if step.argval == name:
+            if step.argval == name and not is_of_another(code, steps, position):
                 yield LOADED, code, line
             called = step.argval
         elif step.opname == "LOAD_CONST" and step.argval == name:
