@@ -259,8 +259,10 @@ def restored(module: torch.nn.Module) -> Iterator[None]:
         yield
     finally:
         for submodule, known in registered:
-            modules = {name: part for name, part in known.items() if isinstance(part, torch.nn.Module)}
-            submodule._modules.update(modules)
+            now = registered_in(submodule)
+            for name, part in known.items():
+                if isinstance(part, torch.nn.Module) and now.get(name) is not part:
+                    submodule._modules[name] = part
             for name, value in registered_in(submodule).items():
                 if is_fake(value) and known.get(name) is None:
                     setattr(submodule, name, None) if name in known else delattr(submodule, name)
