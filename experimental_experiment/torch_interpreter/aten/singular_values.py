@@ -1,32 +1,41 @@
 """Singular values and eigenvalues of symmetric matrices; ranks and pseudoinverses.
 
 One-sided Jacobi rotations in float64: columns are turned two by two until all are orthogonal, half of them at a time, in the order
-of a round-robin tournament. Singular vectors and eigenvectors are refused: nothing in a matrix says which sign LAPACK gives them.
+of a round-robin tournament. Nothing in a matrix says which signs LAPACK gives singular vectors and eigenvectors: a program that reads
+these signs is refused, see `vector_signs`.
 Source of semantics: https://pytorch.org/docs/stable/linalg.html.
 """
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Collection, Mapping
 
 import onnx_ir as ir
 import torch
 
 from experimental_experiment.torch_interpreter import dtypes
 from experimental_experiment.torch_interpreter.aten.factorization import (
+    diagonal,
+    first_columns,
+    first_rows,
+    householder,
     identity_like,
     on_diagonal,
+    reflected,
     repeat,
     row,
     smallest_size,
 )
 from experimental_experiment.torch_interpreter.aten.transposing import transposed
-from experimental_experiment.torch_interpreter.emitter import INT64_MIN, rank
-from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.emitter import INT64_MAX, INT64_MIN, rank
+from experimental_experiment.torch_interpreter.errors import Untranslatable, target_name
 from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.sizes import is_int, larger, minus, plus, quotient, times
 from experimental_experiment.torch_interpreter.torch_versions import installed
 from experimental_experiment.torch_interpreter.unread import unread
+from experimental_experiment.torch_interpreter.vector_signs.factors import Signs
+from experimental_experiment.torch_interpreter.vector_signs.program import depends_on_signs
 
 aten = torch.ops.aten
 DOUBLE, INT64 = ir.DataType.DOUBLE, ir.DataType.INT64
@@ -116,6 +125,82 @@ def only_values(op, position: int) -> None:
             raise Untranslatable("the signs of its vectors are not determined: only its values can be used")
 
 
+# ---- vectors
+
+
+def vectors_read(op, axes: Mapping[int, int]) -> set[int]:
+    """Which of the results that are vectors, counted along these axes, a program reads. Raises Untranslatable when it reads their signs."""
+    node = op.context.node
+    read = {user: user.args[1] for user in node.users if user.target is operator.getitem and user.users}
+    factors = {}
+    for user, position in read.items():
+        if position in axes:
+            rank = user.meta["val"].dim()
+            factors[user] = frozenset((Signs(node, (*range(rank - 2), axes[position] % rank)),))
+    reader = depends_on_signs(factors) if factors else None
+    if reader is not None:
+        told = (
+            "an output is one of them"
+            if reader.op == "output"
+            else f"{target_name(reader.target)} reads them"
+        )
+        raise Untranslatable(
+            f"the signs of its vectors are not determined, and {told}: only its values can be used, and what is the same for all signs, as U V^T"
+        )
+    return {read[user] for user in factors}
+
+
+def refuse_null_space(node: torch.fx.Node, position: int, axis: int) -> None:
+    """Raise Untranslatable for the vectors at *position* when two or more are those of no singular value: not only their signs are open."""
+    fakes = node.meta["val"]
+    sizes = fakes[position].shape[axis], fakes[1].shape[-1]
+    if all(isinstance(size, int) for size in sizes) and sizes[0] - sizes[1] > 1:
+        raise Untranslatable(
+            f"{sizes[0] - sizes[1]} of its vectors are any of a space: full_matrices=False leaves them out"
+        )
+
+
+def sorted_columns(op, columns: ir.Value, v: ir.Value, largest: bool = True) -> tuple[ir.Value, ...]:
+    """The lengths of columns in order, the columns and those of *v* in that order."""
+    last = rank(columns) - 1
+    lengths = op.ReduceL2(columns, [last - 1], keepdims=0)
+    ordered, order = op.TopK(
+        lengths, op.shape([op.size(columns, -1)]), axis=last - 1, largest=int(largest), outputs=2
+    )
+    if last == 1:
+        return ordered, *(op.Gather(x, order, axis=1) for x in (columns, v))
+    places = row(op, order)
+    return ordered, *(op.GatherElements(x, op.Expand(places, op.Shape(x)), axis=last) for x in (columns, v))
+
+
+def directions(op, columns: ir.Value, is_complete: bool) -> ir.Value:
+    """Orthonormal vectors along orthogonal columns, the longest first; any along those of length zero; with *is_complete*, as many as rows."""
+    factors, taus = householder(op, columns)
+    count, last = op.size(taus, -1), rank(columns) - 1
+    turned = reflected(op, factors, taus, identity_like(op, factors))
+    is_turned = op.Less(diagonal(op, first_rows(op, factors, count)), 0.0)
+    signs = op.Where(is_turned, op.constant(-1, DOUBLE), op.constant(1, DOUBLE))
+    first = op.Mul(first_columns(op, turned, count), row(op, signs))
+    if not is_complete or is_int(minus(op, op.size(columns, -2), count), 0):
+        return first
+    rest = op.Slice(turned, op.shape([count]), [INT64_MAX], [last])
+    return op.Concat(first, rest, axis=last)
+
+
+def decomposed(op, a: ir.Value, is_complete: bool, read: Collection[int]) -> dict[int, ir.Value]:
+    """Singular values (1) and, when *read*, the matrices of left (0) and right (2) vectors, in columns."""
+    matrices, is_wide = taller(op, a)
+    values, columns, v = sorted_columns(op, *orthogonalized(op, matrices))
+    count = smallest_size(op, a)
+    results = {1: op.Slice(values, [0], op.shape([count]), [rank(values) - 1])}
+    near, far = (0, 2) if is_wide else (2, 0)
+    if near in read:
+        results[near] = v if is_complete else first_columns(op, v, count)
+    if far in read:
+        results[far] = directions(op, columns, is_complete)
+    return {position: op.Cast(result, to=a.dtype) for position, result in results.items()}
+
+
 # ---- values
 
 
@@ -127,49 +212,76 @@ def linalg_svdvals(op, A):
 
 @translates(aten.linalg_svd.default)
 def linalg_svd(op, A, full_matrices):
-    """The singular values; a program that reads the vectors is refused."""
-    return _linalg_svd(op, A, full_matrices, True)
+    """The singular values, and the vectors for a program that gives the same for all signs; another one is refused."""
+    return singular_vectors(op, A, full_matrices, -2)
+
+
+def singular_vectors(op, a: ir.Value, is_complete: bool, axis: int):
+    """The vectors on the left, the singular values, the vectors on the right, which *axis* counts: -2 where these are transposed."""
+    read = vectors_read(op, {0: -1, 2: axis})
+    fakes = op.context.node.meta["val"]
+    for position in read if is_complete else ():
+        refuse_null_space(op.context.node, position, -1 if position == 0 else axis)
+    if not read:
+        return unread(op, fakes[0]), linalg_svdvals(op, a), unread(op, fakes[2])
+    results = decomposed(op, a, is_complete, read)
+    if 2 in read and axis == -2:
+        results[2] = transposed(op, results[2])
+    return tuple(
+        results[position] if position in results else unread(op, fakes[position]) for position in range(3)
+    )
 
 
 @translates(aten._linalg_svd.default)
 def _linalg_svd(op, A, full_matrices, compute_uv):
     """`linalg_svd`; without *compute_uv* the vectors are zeros, or empty."""
     if compute_uv:
-        only_values(op, 1)
+        return linalg_svd(op, A, full_matrices)
     fakes = op.context.node.meta["val"]
     return unread(op, fakes[0]), linalg_svdvals(op, A), unread(op, fakes[2])
 
 
 @translates(aten.svd.default)
 def svd(op, self, some, compute_uv):
-    """`linalg_svd`; without *compute_uv* the vectors are zeros."""
-    return _linalg_svd(op, self, not some, compute_uv)
+    """`linalg_svd` with the vectors on the right in columns; without *compute_uv* the vectors are zeros."""
+    if compute_uv:
+        return singular_vectors(op, self, not some, -1)
+    return _linalg_svd(op, self, not some, False)
+
+
+def above_zero(op, a: ir.Value, uplo: str) -> tuple[ir.Value, ir.Value]:
+    """Symmetric matrices in float64 whose eigenvalues are moved above zero, where they are singular values, and by how much."""
+    a = symmetric(op, op.Cast(a, to=DOUBLE), uplo)
+    last = rank(a) - 1
+    sums = op.ReduceSum(op.Abs(a), [last], keepdims=1)
+    bound = op.ReduceMax(sums, [last - 1], keepdims=1)
+    return op.Add(a, op.Mul(identity_like(op, a), bound)), bound
 
 
 @translates(aten.linalg_eigvalsh.default)
 def linalg_eigvalsh(op, self, UPLO):
-    """The eigenvalues of symmetric matrices, the smallest first: singular values once all are moved above zero."""
-    a = symmetric(op, op.Cast(self, to=DOUBLE), UPLO)
-    last = rank(a) - 1
-    sums = op.ReduceSum(op.Abs(a), [last], keepdims=1)
-    bound = op.ReduceMax(sums, [last - 1], keepdims=1)
-    moved = op.Add(a, op.Mul(identity_like(op, a), bound))
+    """The eigenvalues of symmetric matrices, the smallest first."""
+    moved, bound = above_zero(op, self, UPLO)
+    last = rank(moved) - 1
     values = op.Sub(singular_values(op, moved), op.Squeeze(bound, [last]))
     return op.Cast(op.Slice(values, [-1], [INT64_MIN], [last - 1], [-1]), to=self.dtype)
 
 
 @translates(aten.linalg_eigh.default)
 def linalg_eigh(op, self, UPLO):
-    """The eigenvalues of symmetric matrices; a program that reads the vectors is refused."""
+    """The eigenvalues of symmetric matrices, and the vectors for a program that gives the same for all signs; another one is refused."""
     return _linalg_eigh(op, self, UPLO, True)
 
 
 @translates(aten._linalg_eigh.default)
 def _linalg_eigh(op, A, UPLO, compute_v):
     """`linalg_eigh`; without *compute_v* the vectors are empty."""
-    if compute_v:
-        only_values(op, 0)
-    return linalg_eigvalsh(op, A, UPLO), unread(op, op.context.node.meta["val"][1])
+    if not (compute_v and vectors_read(op, {1: -1})):
+        return linalg_eigvalsh(op, A, UPLO), unread(op, op.context.node.meta["val"][1])
+    moved, bound = above_zero(op, A, UPLO)
+    values, _, vectors = sorted_columns(op, *orthogonalized(op, moved), largest=False)
+    values = op.Sub(values, op.Squeeze(bound, [rank(moved) - 1]))
+    return op.Cast(values, to=A.dtype), op.Cast(vectors, to=A.dtype)
 
 
 # ---- polar factors and square roots, whose signs are determined
