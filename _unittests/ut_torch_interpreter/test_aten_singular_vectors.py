@@ -83,13 +83,20 @@ def whitening(x):
 def by_equation(x):
     """``V f(e) V^T`` by an equation."""
     values, v = symmetric(x)
-    return torch.einsum("ij,j,kj->ik", v[0], values[0], v[0])
+    return torch.einsum("ij,j,kj->ik", v[0], values[0], v[0]), torch.einsum(
+        "...ij, ...kj -> ...ik", v, v * values[:, None]
+    )
 
 
 def by_inverse(x):
     """``V f(e) V^-1``."""
     values, v = symmetric(x)
-    return v @ torch.diag_embed(values) @ torch.linalg.inv(v)
+    return (
+        v @ torch.diag_embed(values) @ torch.linalg.inv(v),
+        v @ torch.eye(3, dtype=x.dtype) @ v.mT,
+        v[0] @ v[0, 0],
+        (v[0, 0] @ v[0].mT) @ x[0],
+    )
 
 
 def in_a_chain(x):
@@ -254,6 +261,10 @@ class TestSingularVectors(ExporterTestCase):
                 written_part,
                 moved,
                 stretched,
+            ],
+            "aten.einsum.default reads": [
+                lambda x: torch.einsum("bij,cjk->bcik", symmetric(x)[1], symmetric(x)[1].mT),
+                lambda x: torch.einsum("bii->bi", symmetric(x)[1]),
             ],
             "aten.sum.default reads": [lambda x: (lambda u, s, vh: (u * vh).sum())(*SVD(x))],
             "aten.mean.dim reads": [lambda x: symmetric(x)[1].mean(0).abs()],

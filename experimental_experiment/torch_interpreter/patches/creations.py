@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from experimental_experiment.torch_interpreter.patches.patch import patch, replaced, replaced_operator
+from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 
 RANDOM = ("rand", "randint", "randn", "randperm")
 """Functions of sizes whose form with a generator takes Python's numbers only."""
@@ -63,7 +63,7 @@ def no_generators() -> Iterator[None]:
     """
     with contextlib.ExitStack() as stack:
         for name in RANDOM:
-            stack.enter_context(replaced_operator(name, without_none))
+            stack.enter_context(replaced(torch, name, without_none(getattr(torch, name))))
         yield
 
 

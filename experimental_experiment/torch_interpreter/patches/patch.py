@@ -240,31 +240,27 @@ def know_functions() -> None:
 
 @contextlib.contextmanager
 def replaced(owner: Any, name: str, value: Any) -> Iterator[Any]:
-    """Set an attribute of a module, a class or an object for a while; yields what stood there, None where nothing did."""
+    """Set an attribute of a module, a class or an object for a while; yields what stood there, None where nothing did.
+
+    TorchScript takes a function in the place of one of torch for the operator that this is.
+    """
     own = vars(owner).get(name, MISSING)
     before = getattr(owner, name, None)
+    operators = torch.jit._builtins._get_builtin_table()
+    operator = operators.get(id(before))
+    is_other = operator is not None and id(value) not in operators
     setattr(owner, name, value)
+    if is_other:
+        operators[id(value)] = operator
     try:
         yield before
     finally:
+        if is_other:
+            del operators[id(value)]
         if own is MISSING:
             delattr(owner, name)
         else:
             setattr(owner, name, own)
-
-
-@contextlib.contextmanager
-def replaced_operator(name: str, wrap: Callable[[Callable], Callable]) -> Iterator[None]:
-    """Replace a function of torch by ``wrap(function)`` for a while; TorchScript takes it for the operator that it is, as before."""
-    before = getattr(torch, name)
-    value = wrap(before)
-    operators = torch.jit._builtins._get_builtin_table()
-    with replaced(torch, name, value):
-        operators[id(value)] = operators[id(before)]
-        try:
-            yield
-        finally:
-            del operators[id(value)]
 
 
 @contextlib.contextmanager

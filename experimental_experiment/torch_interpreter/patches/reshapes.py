@@ -24,7 +24,6 @@ from experimental_experiment.torch_interpreter.frames import BODIES, line_around
 from experimental_experiment.torch_interpreter.patches.patch import (
     patch,
     replaced,
-    replaced_operator,
     wrapped,
 )
 from experimental_experiment.torch_interpreter.patches.whole_numbers import captures_begin
@@ -46,7 +45,7 @@ def views_of_sizes() -> Iterator[None]:
     copies: list[Copy] = []
     with (
         wrapped({VIEW: as_asked}),
-        replaced_operator("reshape", functools.partial(copied_if_needed, copies=copies)),
+        replaced(torch, "reshape", copied_if_needed(torch.reshape, copies)),
         replaced(torch.Tensor, "reshape", copied_if_needed(torch.Tensor.reshape, copies)),
         replaced(torch.Tensor, "reshape_as", reshape_as),
         captures_begin(functools.partial(watch, copies)),

@@ -85,75 +85,88 @@ def where(flow, node, given):
 # ---- sums of products
 
 
-def contracted(flow: Flow, operands: Sequence[tuple[Any, str]], result: str) -> Factors:
-    """The factors of the sum of the products of elements that have the same letters.
+DOTS = "".join(map(chr, range(ord("α"), ord("ω"))))
+"""Letters for the axes that dots stand for in an equation, the last ones for the last axes."""
 
-    In a diagonal matrix both letters are one. Raises SignsMatter when the sum is over vectors whose signs do not cancel.
+
+def spelled(letters: str, rank: int) -> str:
+    """The letters of all axes of a tensor."""
+    before, dots, after = letters.partition("...")
+    return before + (DOTS[len(DOTS) - (rank - len(before) - len(after)) :] if dots else "") + after
+
+
+def contracted(flow: Flow, node: torch.fx.Node, values: Sequence[Any], equation: str) -> Factors:
+    """The factors of the sum of the products of elements that have the same letters, as in `torch.einsum`.
+
+    In a diagonal matrix both letters are one. Raises SignsMatter when the sum is over vectors whose signs do not cancel, or repeats them.
     """
+    inputs, _, output = equation.partition("->")
+    operands = [(value, spelled(own, len(shape_of(value)))) for value, own in zip(values, inputs.split(","))]
+    result = spelled(output, len(shape_of(node)))
+    sizes = [pair for value, own in operands for pair in zip(own, shape_of(value))]
+    largest = dict(zip(result, shape_of(node)))
+    uneven = {letter for letter, size in sizes if not is_same(size, largest.setdefault(letter, size))}
     factors = []
-    letters: dict[str, str] = {}
+    same: dict[str, str] = {}
     for value, own in operands:
-        factors.append(moved(flow.of(value), dict(enumerate(own))))
+        axes = zip(own, shape_of(value))
+        whole = [
+            letter not in uneven or (letter in result and is_same(size, largest[letter]))
+            for letter, size in axes
+        ]
+        factors.append(
+            moved(flow.of(value), {axis: own[axis] for axis, is_whole in enumerate(whole) if is_whole})
+        )
         if value in flow.diagonal:
-            one, other = own[-2:]
-            one, other = letters.get(one, one), letters.get(other, other)
+            one, other = (same.get(letter, letter) for letter in own[-2:])
             kept, gone = (one, other) if one in result else (other, one)
-            letters = {letter: kept if now == gone else now for letter, now in letters.items()} | {gone: kept}
-    whole = product(factors)
-    whole = moved(whole, {letter: letters.get(letter, letter) for letter in string.ascii_letters})
-    return moved(whole, {letter: axis for axis, letter in enumerate(result)})
-
-
-def batched(flow: Flow, one: Any, other: Any, result: torch.fx.Node) -> Factors:
-    """The factors of a product of matrices, or of vectors, with batches that are broadcast."""
-    ranks = [len(shape_of(value)) for value in (one, other)]
-    batch = string.ascii_lowercase[: max(0, max(ranks) - 2)]
-    sizes = {axis: shape_of(result)[axis] for axis in range(len(batch))}
-    for value, rank in zip((one, other), ranks):
-        ahead = len(batch) - (rank - 2)
-        repeated = {
-            axis for axis in range(rank - 2) if not is_same(shape_of(value)[axis], sizes[axis + ahead])
-        }
-        if any(repeated.intersection(signs.places) for signs in flow.of(value)):
-            raise SignsMatter
-    first = (batch[len(batch) - ranks[0] + 2 :] + "X" if ranks[0] > 1 else "") + "Y"
-    second = "Y" if ranks[1] == 1 else batch[len(batch) - ranks[1] + 2 :] + "YZ"
-    outer = batch + ("X" if ranks[0] > 1 else "") + ("Z" if ranks[1] > 1 else "")
-    return contracted(flow, [(one, first), (other, second)], outer)
+            same = {letter: kept if now == gone else now for letter, now in same.items()} | {gone: kept}
+    found = moved(product(factors), {letter: same.get(letter, letter) for letter in largest})
+    return moved(found, {letter: axis for axis, letter in enumerate(result)})
 
 
 @rule("matmul", "mm", "bmm", "mv", "dot", "linalg_matmul")
 def matmul(flow, node, given):
-    """A product of matrices or vectors."""
-    return batched(flow, *node.args[:2], node)
+    """A product of matrices or vectors, with batches that are broadcast."""
+    values = node.args[:2]
+    are_matrices = [len(shape_of(value)) > 1 for value in values]
+    first, second = (
+        letters[not is_matrix] for letters, is_matrix in zip((("...xy", "y"), ("...yz", "y")), are_matrices)
+    )
+    ends = "".join(letter for letter, is_matrix in zip("xz", are_matrices) if is_matrix)
+    dots = "..." if any(are_matrices) else ""
+    return contracted(flow, node, values, f"{first},{second}->{dots}{ends}")
 
 
 @rule("outer", "ger")
 def outer(flow, node, given):
     """The products of the elements of two vectors."""
-    return contracted(flow, [(node.args[0], "X"), (node.args[1], "Y")], "XY")
+    return contracted(flow, node, node.args, "x,y->xy")
 
 
 @rule("linalg_multi_dot", "chain_matmul")
 def multi_dot(flow, node, given):
     """A product of several matrices, of which the first and the last may be vectors."""
-    (values,) = (given[name] for name in ("tensors", "matrices") if name in given)
-    letters = string.ascii_letters
-    operands = [(value, letters[place : place + 2]) for place, value in enumerate(values)]
-    ranks = [len(shape_of(value)) for value in values]
-    operands[0] = values[0], operands[0][1][2 - ranks[0] :]
-    operands[-1] = values[-1], operands[-1][1][: ranks[-1]]
-    ends = (letters[0] if ranks[0] > 1 else "") + (letters[len(values)] if ranks[-1] > 1 else "")
-    return contracted(flow, operands, ends)
+    (values,) = node.args
+    letters = string.ascii_letters[: len(values) + 1]
+    inputs = [letters[place : place + 2] for place in range(len(values))]
+    output = letters[0] + letters[-1]
+    if len(shape_of(values[0])) == 1:
+        inputs[0], output = inputs[0][1:], output[1:]
+    if len(shape_of(values[-1])) == 1:
+        inputs[-1], output = inputs[-1][:1], output[:-1]
+    return contracted(flow, node, values, f"{','.join(inputs)}->{output}")
 
 
 @rule("einsum")
 def einsum(flow, node, given):
-    """An equation without dots, with an arrow."""
-    inputs, arrow, result = given["equation"].replace(" ", "").partition("->")
-    if "." in inputs or not arrow or any(len({*own}) < len(own) for own in inputs.split(",")):
+    """An equation with an arrow, without a diagonal."""
+    equation = given["equation"].replace(" ", "")
+    if "->" not in equation or any(
+        len({*own} - {"."}) + own.count(".") < len(own) for own in equation.partition("->")[0].split(",")
+    ):
         raise SignsMatter
-    return contracted(flow, list(zip(given["tensors"], inputs.split(","))), result)
+    return contracted(flow, node, given["tensors"], equation)
 
 
 @rule("linalg_cross", "cross")
