@@ -51,6 +51,7 @@ SPECIAL_IN: dict[str, list[Family]] = {
 """More of them in one context."""
 
 OF_REFERENCE: list[Family] = [
+    ("operator", ("nn.functional.adaptive_max_pool2d",), FLOATS, "onnx.reference counts the positions of windows that overlap, without padding, wrong"),
     ("operator", ("nn.functional.grid_sample",), FLOATS, "onnx.reference clamps the position, not each neighbour, of a cubic with borders"),
     *((kind, ("nn.functional.rrelu",), ("float32", "float64", "bfloat16"), "onnx.reference draws no random number for a 0-d tensor")
       for kind in ("operator", "inplace")),
@@ -68,6 +69,7 @@ OF_MAP: list[Family] = [
 OF_VMAP: list[Family] = [
     ("operator", ("native_batch_norm", "_native_batch_norm_legit", "nn.functional.instance_norm", "nn.functional.embedding"), FLOATS, WRITTEN),
     ("operator", ("split_with_sizes_copy",), ALL, "torch refuses its batching rule on dynamic sizes: refused"),
+    ("operator", ("unbind_copy",), ALL, "torch takes the size of the example's batch for good: refused"),
     ("operator", ("linalg.pinv.singular",), SINGLE_AND_DOUBLE, "torch refuses linalg.pinv of a product of dynamic sizes under vmap: refused"),
 ]  # fmt: skip
 
