@@ -199,10 +199,20 @@ class TestSingularVectors(ExporterTestCase):
         self.assert_cases(self.CASES)
 
     def test_other_sizes(self):
-        others = [(torch.randn(size),) for size in ((1, 3, 3), (5, 3, 3), (4, 2, 2), (3, 6, 6))]
+        others = [(torch.randn(size),) for size in ((1, 3, 3), (5, 3, 3), (4, 2, 2), (3, 6, 6), (0, 4, 4))]
         for function in (rotation, root, whitening, shrunk):
             with self.subTest(function.__name__):
                 self.assert_same_as_eager(function, torch.randn(2, 4, 4), others=others)
+
+    def test_sizes_of_numbers_make_no_difference(self):
+        """Tiny and huge matrices, columns of other lengths, many columns."""
+        columns = torch.tensor([1e-12, 1.0, 1e12, 1e4]).double()
+        x = torch.randn(4, 4).double()
+        for matrix in (x * 1e-150, x * 1e120, x * columns, torch.randn(40, 40).double()):
+            self.assert_same_as_eager(
+                lambda m: tuple(result / m.abs().max() for result in (low_rank(m), torch.linalg.svdvals(m))),
+                matrix,
+            )
 
     def test_their_signs_are_refused(self):
         """The operator that reads them is named."""

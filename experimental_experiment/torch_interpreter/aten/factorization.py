@@ -28,10 +28,12 @@ DOUBLE, INT32, INT64 = ir.DataType.DOUBLE, ir.DataType.INT32, ir.DataType.INT64
 
 def repeat(op, count, step: Callable, *carried: ir.Value) -> Sequence[ir.Value]:
     """``carried = step(inner, k, *carried)`` for k below *count*; a step changes neither dtypes nor shapes."""
-    body = op.subgraph(
-        lambda inner, k, go, *state: [go, *step(inner, k, *state)],
-        [op.constant(0), op.constant(True), *carried],
-    )
+    return repeat_while(op, count, lambda inner, k, go, *state: [go, *step(inner, k, *state)], *carried)
+
+
+def repeat_while(op, count, step: Callable, *carried: ir.Value) -> Sequence[ir.Value]:
+    """`repeat` with a step ``(inner, k, go, *carried)``, which gives before what is carried whether another one follows."""
+    body = op.subgraph(step, [op.constant(0), op.constant(True), *carried])
     results = op.Loop(count, True, *carried, body=body, outputs=len(carried))
     for result, start in zip(results, carried):
         result.type, result.shape = start.type, start.shape

@@ -24,6 +24,7 @@ from experimental_experiment.torch_interpreter.aten.factorization import (
     on_diagonal,
     reflected,
     repeat,
+    repeat_while,
     row,
     smallest_size,
 )
@@ -41,7 +42,10 @@ aten = torch.ops.aten
 DOUBLE, INT64 = ir.DataType.DOUBLE, ir.DataType.INT64
 
 SWEEPS = 15
-"""How often every pair of columns is turned; convergence is quadratic, ten are enough for hundreds of columns."""
+"""How often every pair of columns is turned at most; convergence is quadratic, ten are enough for hundreds of columns."""
+
+ORTHOGONAL = 2.0**-50
+"""Columns with a smaller cosine are orthogonal: their inner product is rounding."""
 
 
 def orthogonalized(op, a: ir.Value) -> tuple[ir.Value, ir.Value]:
@@ -59,31 +63,41 @@ def orthogonalized(op, a: ir.Value) -> tuple[ir.Value, ir.Value]:
     middle = op.Range(1, minus(op, half, 1), 1), op.Range(plus(op, half, 1), pairs, 1)
     order = op.Slice(op.Concat(ends[0], *middle, ends[1], axis=0), [0], op.shape([pairs]), [0])
 
-    def step(op, k, stacked):
+    def step(op, k, stacked, is_turned):
         left, right = op.Split(stacked, axis=last, num_outputs=2, outputs=2)
-        cosine, sine = rotation(op, *(op.Slice(x, [0], op.shape([rows]), [last - 1]) for x in (left, right)))
+        cosine, sine, oblique = rotation(
+            op, *(op.Slice(x, [0], op.shape([rows]), [last - 1]) for x in (left, right))
+        )
         turned_left = op.Sub(op.Mul(left, cosine), op.Mul(right, sine))
         turned_right = op.Add(op.Mul(left, sine), op.Mul(right, cosine))
-        return [op.Gather(op.Concat(turned_left, turned_right, axis=last), order, axis=last)]
+        stacked = op.Gather(op.Concat(turned_left, turned_right, axis=last), order, axis=last)
+        return [stacked, op.Or(is_turned, oblique)]
 
-    # the tournament ends with every column where it started
-    (stacked,) = repeat(op, times(op, minus(op, pairs, 1), SWEEPS), step, stacked)
+    def sweep(op, k, go, stacked):
+        # the tournament ends with every column where it started
+        stacked, is_turned = repeat(op, minus(op, pairs, 1), step, stacked, op.constant(False))
+        return [is_turned, stacked]
+
+    (stacked,) = repeat_while(op, SWEEPS, sweep, stacked)
     stacked = op.Slice(stacked, [0], op.shape([size]), [last])
     return op.Split(stacked, op.shape([rows, size]), axis=last - 1, outputs=2)
 
 
-def rotation(op, a: ir.Value, b: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """The cosine and the sine of the turn that makes each column of *a* and the same one of *b* orthogonal."""
+def rotation(op, a: ir.Value, b: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
+    """The cosine and the sine of the turn that makes each column of *a* and the same one of *b* orthogonal; whether two are not yet."""
     axis = rank(a) - 2
     inner = op.ReduceSum(op.Mul(a, b), [axis], keepdims=1)
-    gap = op.Sub(*(op.ReduceSumSquare(x, [axis], keepdims=1) for x in (b, a)))
+    squares = [op.ReduceSumSquare(x, [axis], keepdims=1) for x in (a, b)]
     done = op.Equal(inner, 0.0)
-    zeta = op.Div(gap, op.Mul(op.Where(done, op.constant(1, DOUBLE), inner), 2.0))
+    zeta = op.Div(op.Sub(*reversed(squares)), op.Mul(op.Where(done, op.constant(1, DOUBLE), inner), 2.0))
     sign = op.Where(op.Less(zeta, 0.0), op.constant(-1, DOUBLE), op.constant(1, DOUBLE))
     root = op.Sqrt(op.Add(op.Mul(zeta, zeta), 1.0))
     tangent = op.Where(done, op.constant(0, DOUBLE), op.Div(sign, op.Add(op.Abs(zeta), root)))
     cosine = op.Reciprocal(op.Sqrt(op.Add(op.Mul(tangent, tangent), 1.0)))
-    return cosine, op.Mul(cosine, tangent)
+    lengths = op.Mul(*map(op.Sqrt, squares))
+    oblique = op.Cast(op.Greater(op.Abs(inner), op.Mul(lengths, ORTHOGONAL)), to=ir.DataType.INT32)
+    # a sum, which is zero for no matrix at all
+    return cosine, op.Mul(cosine, tangent), op.Cast(op.ReduceSum(oblique, keepdims=0), to=ir.DataType.BOOL)
 
 
 def taller(op, a: ir.Value) -> tuple[ir.Value, bool]:
