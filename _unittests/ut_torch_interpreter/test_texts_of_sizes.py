@@ -9,6 +9,7 @@ from experimental_experiment.testing import ExporterTestCase
 from experimental_experiment.torch_interpreter import ExportOptions, to_onnx
 
 X = torch.randn(4, 3)
+_assert = torch._assert  # as timm imports it
 TABLES = {"4x3": torch.ones(3)}
 logger = logging.getLogger(__name__)
 
@@ -50,6 +51,11 @@ class Tells(torch.nn.Module):
         if x.shape[1] != 3:
             raise ValueError(message)
         assert x.shape[1] == 3, f"{x.shape}"
+        torch._assert(
+            x.shape[1] == 3,
+            f"{x.shape[0]} rows, not of 3 columns",
+        )
+        _assert(x.shape[1] == 3, f"{x.shape[0]} rows")
         logger.debug(f"{x.shape} of {message}")
         return x * len(f"{x.shape[1]} columns")
 

@@ -21,6 +21,17 @@ from experimental_experiment.torch_interpreter.patches.choices import is_note
 from experimental_experiment.torch_interpreter.patches.patch import replaced
 from experimental_experiment.torch_interpreter.symbols import SYMBOLS
 
+CHECKS = (
+    "_assert",
+    "_check",
+    "_check_index",
+    "_check_is_size",
+    "_check_not_implemented",
+    "_check_type",
+    "_check_value",
+)
+"""Functions of torch that raise a message unless a condition holds, as those of timm's images."""
+
 
 @contextlib.contextmanager
 def texts_of_sizes() -> Iterator[dict[Source, None]]:
@@ -105,4 +116,12 @@ def keys_of_memories(tree: ast.AST, name: str) -> Iterator[ast.expr]:
 
 def tells(statement: ast.stmt) -> bool:
     """Whether a statement raises, logs or prints."""
-    return isinstance(statement, (ast.Raise, ast.Assert)) or is_note(statement)
+    return isinstance(statement, (ast.Raise, ast.Assert)) or is_note(statement) or is_check(statement)
+
+
+def is_check(statement: ast.stmt) -> bool:
+    """Whether a statement is ``torch._assert(condition, message)``, or another check of torch: the message is told, or nothing is."""
+    match statement:
+        case ast.Expr(value=ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name))):
+            return name in CHECKS
+    return False
