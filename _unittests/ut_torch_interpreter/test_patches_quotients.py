@@ -27,6 +27,13 @@ class Numbers(torch.nn.Module):
             math.ceil(n / 4 + 0.5),
             math.ceil(x.shape[1] / n),
             math.ceil(n / 1),
+            math.ceil(n - 0.5),
+            math.floor(n - 2.75),
+            math.ceil((n - 0.25) / 1),
+            math.floor((n - -0.5) / 1.0),
+            math.ceil(n - 0.1),
+            math.floor((n - 1.5) / 2),
+            math.ceil((n / 4) / 1),
         )
         return [torch.full((), number) for number in numbers]
 
@@ -49,6 +56,14 @@ class Padded(torch.nn.Module):
         for layer in (*self.down, *self.up):
             x = layer(x)
         return x[..., :size]
+
+
+class Middles(torch.nn.Module):
+    """The middles of pixels, which DINOv3 turns its queries by, and the number of pixels that they meet."""
+
+    def forward(self, x):
+        rows, columns = (torch.arange(0.5, size) / size for size in x.shape[-2:])
+        return x.flatten(1) + (rows[:, None] * columns).flatten()
 
 
 class Divided(torch.nn.Module):
@@ -85,6 +100,15 @@ class TestQuotients(ExporterTestCase):
         self.assertEqual(["((n + 1)//2)"], names)
         self.assertNotIn("Ceil", {node.op_type for node in model.graph.node})
 
+    def test_middles_of_pixels_are_as_many_as_pixels(self):
+        with self.assertNoLogs("experimental_experiment", "WARNING"):
+            self.export_and_compare(
+                Middles(),
+                (torch.randn(2, 6, 5),),
+                others=[(torch.randn(1, 3, 7),), (torch.randn(3, 1, 1),)],
+                dynamic_shapes=({0: "batch", 1: "height", 2: "width"},),
+            )
+
     def test_padded(self):
         others = [(torch.randn(batch, 1, size),) for batch, size in ((1, 200), (3, 163), (2, 97))]
         self.export_and_compare(
@@ -99,11 +123,15 @@ class TestQuotients(ExporterTestCase):
             to_onnx(Divided(), (x,), dynamic_shapes=shapes, export_options=ExportOptions(patches=False))
 
     def test_undone(self):
-        before = torch.SymInt.__truediv__, torch.SymFloat.__ceil__, torch.SymFloat.__floor__
+        def methods():
+            names = (torch.SymInt, "__truediv__ __sub__"), (torch.SymFloat, "__truediv__ __ceil__ __floor__")
+            return [getattr(cls, name) for cls, found in names for name in found.split()]
+
+        before = methods()
         with bypass_export_some_errors(patch_torch=True):
-            self.assertIsNot(before[0], torch.SymInt.__truediv__)
-        after = torch.SymInt.__truediv__, torch.SymFloat.__ceil__, torch.SymFloat.__floor__
-        self.assertEqual(before, after)
+            for method, replacing in zip(before, methods()):
+                self.assertIsNot(method, replacing)
+        self.assertEqual(before, methods())
 
 
 if __name__ == "__main__":
