@@ -122,6 +122,22 @@ class TestRemainders(ExporterTestCase):
                 to_onnx(forward, (torch.randn(2, 12),), dynamic_shapes=columns)
             self.assertIn("  (columns % 4) == 0\n", logs.records[0].getMessage())
 
+    def test_what_linear_asks_of_its_memory_is_not_told(self):
+        """Windows of four columns, of which the example has one: F.linear flattens them, as a view or as a copy."""
+
+        def in_windows(x):
+            x = torch.nn.functional.pad(x, (0, 0, 0, -x.shape[1] % 4))
+            windows = x.reshape(2, 2, x.shape[1] // 4, 4, 6).transpose(1, 2)
+            return torch.nn.functional.linear(windows, Y.new_ones(5, 6))
+
+        with self.assertNoLogs("experimental_experiment", "WARNING"):
+            self.export_and_compare(
+                in_windows,
+                (torch.randn(4, 3, 6),),
+                others=[(torch.randn(4, columns, 6),) for columns in (1, 4, 5, 9)],
+                dynamic_shapes=({1: "columns"},),
+            )
+
     def test_what_a_view_needs_is_not_told(self):
         """Eager raises for the others."""
         with self.assertNoLogs("experimental_experiment", "WARNING"):

@@ -386,6 +386,23 @@ class KeepsATable(Module):
         return x * self.past[: x.shape[0], None] * self.named["scale"]
 
 
+class KeepsATableOfTwoCaptures(Module):
+    """Biases that its weights alone decide, in a model that is captured twice: the example pads to one window of four columns."""
+
+    def train(self, mode=True):
+        super().train(mode)
+        if self.named:
+            self.named = {}
+        return self
+
+    def forward(self, x):
+        if "cpu" not in self.named:
+            self.named["cpu"] = self.linear.weight.abs().sum()
+        x = torch.nn.functional.pad(x, (0, 0, 0, -x.shape[1] % 4))
+        x = x.reshape(1, 2, x.shape[1] // 4, 4, 4).transpose(1, 2)
+        return self.linear(x) + self.named["cpu"]
+
+
 class Shows(Module):
     """What a hook or a user looks at afterwards."""
 
@@ -521,6 +538,13 @@ class TestKept(ExporterTestCase):
                 to_onnx(kind(), (X,))
         self.assertEqual((None, [], [], None), (KeepsInItsClass.kept, GrowsInItsClass.seen, GLOBAL, STATE))
         torch.testing.assert_close(model(X), model.linear(X))
+
+    def test_a_table_of_two_captures(self):
+        model, x = KeepsATableOfTwoCaptures(), torch.rand(2, 3, 4)
+        with self.assertNoLogs("experimental_experiment", "WARNING"):
+            written = to_onnx(model, (x,), dynamic_shapes=({1: "columns"},))
+        for columns in (3, 4, 7, 8):
+            self.assert_matches(written, kind_like(model), (torch.rand(2, columns, 4),))
 
     def test_another_tensor(self):
         model = KeepsInADict()

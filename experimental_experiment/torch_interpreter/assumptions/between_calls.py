@@ -6,6 +6,7 @@ torch.export follows tensors alone, and of what is kept the buffers. The program
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import importlib
 import pickle
 import random
@@ -111,7 +112,7 @@ class Before:
         """Add what is changed by now to *found*, by its text."""
         texts = [*self.changed_values(), *self.changed_modules()]
         for change in [*map(Change, texts), *changed(self.holders, self.kept)]:
-            found.setdefault(change.text, change)
+            found[change.text] = dataclasses.replace(change, earlier=found.get(change.text))
 
     def changed_values(self) -> Iterator[str]:
         """A text for each of the attributes that are numbers or texts, have another value by now, and are read."""

@@ -201,7 +201,7 @@ class Decisions:
                 is_decomposition=follows and is_decomposition(asking),
                 asker=frame.f_code.co_name,
                 is_broadcast=is_asked_by(frame, BROADCASTS),
-                is_layout=is_asked_by(frame, LAYOUTS) and not is_called_by(frame, DYNAMO),
+                is_layout=asks_layout(frame) and not is_called_by(frame, DYNAMO),
             )
             return result
 
@@ -340,6 +340,12 @@ class Decisions:
 def is_asked_by(frame: FrameType, functions: Collection[str]) -> bool:
     """Whether a frame is that of one of some functions, each behind its file."""
     return os.path.join(frame.f_code.co_filename, frame.f_code.co_name) in functions
+
+
+def asks_layout(frame: FrameType) -> bool:
+    """Whether a frame asks how memory is laid out, as ``F.linear`` does in C++, which flattens its input and asks nothing else."""
+    is_cpp = frame.f_code is torch._ops.OpOverload.__call__.__code__
+    return is_asked_by(frame, LAYOUTS) or (is_cpp and frame.f_locals["self"] is torch.ops.aten.linear.default)
 
 
 def solved(condition: sympy.Basic) -> tuple[sympy.Symbol, sympy.Integer] | None:

@@ -327,6 +327,7 @@ class Telling:
         Left out are those of remainders that a check asks for, where eager raises, and those that only matter to layouts of memory.
         """
         asked = [item for item in self.asked if self.writes or not item.is_layout]
+        only_of_layouts = {item.condition for item in self.asked} - {item.condition for item in asked}
         remainders, checked = (
             {equation_of_remainder(item.condition) for item in asked if item.is_check is is_check}
             for is_check in (False, True)
@@ -334,7 +335,7 @@ class Telling:
         for guard in self.environment.guards:
             remainder = equation_of_remainder(guard.expr)
             if remainder is None:
-                is_equation = is_equation_of_sizes(guard.expr)
+                is_equation = is_equation_of_sizes(guard.expr) and guard.expr not in only_of_layouts
             else:  # what is reshaped has to be divisible
                 is_equation = remainder in remainders - checked
             # torch keeps the symbol of a size that it found to be another one

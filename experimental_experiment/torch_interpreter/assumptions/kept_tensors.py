@@ -93,16 +93,19 @@ class Change:
         text: the warning.
         tensors: those of the capture that are kept, none for numbers.
         replaced: those that were kept before.
+        earlier: the same of another capture, which may be the one that the program is of.
     """
 
     text: str
     tensors: tuple[torch.Tensor, ...] = ()
     replaced: tuple[torch.Tensor, ...] = ()
+    earlier: Change | None = None
 
     def is_seen_in(self, program: Program) -> bool:
         """Whether another call may compute something else: tables that depend on nothing but sizes are what they were."""
         made = [tensor for tensor in self.tensors if not is_constant(program, tensor, self.replaced)]
-        return bool(made) or not self.tensors
+        is_seen = bool(made) or not self.tensors
+        return is_seen and (self.earlier is None or self.earlier.is_seen_in(program))
 
 
 def kept_in(holders: Sequence[Holder]) -> list[Kept]:
