@@ -397,6 +397,39 @@ def of_a_grid(x):
     return torch.stack(found)
 
 
+class Times(torch.nn.Module):
+    """A module with times, a tensor that is an attribute, and a scale, a buffer."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+        self.times = torch.tensor([9.0, 6.0, 6.0, 0.0])
+        self.register_buffer("scale", torch.tensor([0.0, 2.0, 0.0, 3.0])[1])
+        self.register_buffer("mask", torch.tensor([True, False, True, True]))
+
+    def forward(self, x):
+        return self.function(self, x)
+
+
+@torch.jit.script
+def scripted(x):
+    return torch.where(x > 0, x, x * 2)
+
+
+def place(self, x):
+    """The second position of a time that stands twice, as ``index_for_timestep`` of diffusers takes it."""
+    places = (self.times == self.times[1]).nonzero()
+    return x * self.times[places[1 if next(map(len, [places])) > 1 else 0].item()]
+
+
+SEARCHES = {
+    "the place of a time": place,
+    "no place": lambda self, x: x * (2 if next(map(len, [torch.nonzero(self.times == 5)])) == 0 else 3),
+    "positions of a buffer": lambda self, x: x[..., next(map(len, torch.where(self.mask))) - 1],
+    "positions, row after row": lambda self, x: x * sum(torch.argwhere(self.mask).flatten().tolist()),
+}
+
+
 class TestNumbersOfConstants(ExporterTestCase):
     CASES = {
         "axes of an arange": lambda x: x.mean(dim=torch.arange(1, x.dim()).tolist()),
@@ -493,6 +526,40 @@ class TestNumbersOfConstants(ExporterTestCase):
 
         with self.assertRaisesRegex(CaptureError, REFUSED):
             to_onnx(Counting(of_a_row), (CUBE,))
+
+    def test_positions_of_constants(self):
+        """How many positions a mask of constants has is a number, as the schedulers of diffusers ask for the place of a time."""
+        for promise, function in SEARCHES.items():
+            with self.subTest(promise):
+                module, rows = Times(function), ({0: "batch"},)
+                self.export_and_compare(module, (CUBE,), others=[(CUBE[:1],)], dynamic_shapes=rows)
+                with self.assertRaisesRegex(CaptureError, "data-dependent"):
+                    to_onnx(module, (CUBE,), export_options=ExportOptions(patches=False))
+        model = to_onnx(Times(place), (CUBE,), dynamic_shapes=({0: "batch"},))
+        self.assertEqual(["Mul"], [node.op_type for node in model.graph.node])
+
+    def test_positions_of_the_data(self):
+        def counted(self, x):
+            return x * self.times[len((x[0, 0] > 0).nonzero()) - 1]
+
+        self.export_and_compare(Times(counted), (CUBE,), others=[(CUBE.abs(),)])
+
+    def test_choices_are_no_searches(self):
+        def chosen(self, x):
+            return torch.where(condition=x > 0, input=x, other=scripted(x)), torch.where(x > 1, x, 0.0)
+
+        for strict in (False, True):
+            with self.subTest(strict=strict):
+                options = ExportOptions(strict=strict)
+                self.export_and_compare(Times(chosen), (CUBE,), export_options=options)
+
+    def test_numbers_that_numpy_asks_for(self):
+        def averaged(self, x):
+            return x * float(np.concatenate([np.ones(2), [self.times[1] + 1, self.scale * 2]]).sum())
+
+        self.export_and_compare(Times(averaged), (CUBE,))
+        with self.assertRaisesRegex(CaptureError, "data-dependent|numpy"):
+            to_onnx(Times(averaged), (CUBE,), export_options=ExportOptions(patches=False))
 
     def test_a_random_number_is_none(self):
         with self.assertRaisesRegex(CaptureError, "data-dependent"):

@@ -17,7 +17,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
+from experimental_experiment.torch_interpreter.patches.patch import patch, replaced, replaced_operator
 from experimental_experiment.torch_interpreter.symbols import SYMBOLS
 from experimental_experiment.torch_interpreter.writes import written_nodes
 
@@ -34,6 +34,15 @@ class Found(NamedTuple):
 
 READINGS = ("item", "tolist", "__int__", "__float__", "__index__")
 """Methods of tensors whose result is a number of Python, for which torch answers where a tensor is an attribute."""
+
+CONVERSIONS = ("__int__", "__float__", "__index__")
+"""Those of `READINGS` that functions in C call, of numpy and scipy for example: there is no other number for them than the value."""
+
+ASKED = 100
+"""What functions in C ask for more often in one capture is refused: an integral of scipy asks thousands of times, each later than the last."""
+
+SEARCHES = ("argwhere", "nonzero", "where")
+"""Functions whose results have as many rows as a tensor has elements that are not 0."""
 
 Numbers = MutableMapping[Any, dict[Any, Found]]
 """What the symbols of ``item()`` stand for, by the environment of the symbols."""
@@ -57,6 +66,8 @@ STEPS = 50
         *(f"torch.{kind.__name__}.__bool__" for kind in SYMBOLS),
         *(f"torch.{name}" for name in COMPARISONS),
         *(f"torch.Tensor.{name}" for name in (*COMPARISONS, *READINGS)),
+        *(f"torch.{name}" for name in SEARCHES),
+        *(f"torch.Tensor.{name}" for name in SEARCHES),
     ),
     default=True,
 )
@@ -65,7 +76,8 @@ def flags_of_modules() -> Iterator[None]:
 
     The model holds the buffer, and the ONNX model will: the branch is that of its value, unless the model has written to it before. So are
     the numbers of ``self.sizes.tolist()`` and, in ConvTasNet, of ``torch.arange(1, x.dim()).tolist()``, ``item()`` of such constants, the
-    array of ``self.anchors.numpy()``, ``torch.equal`` of two such tensors, and the branches of ``self.initialized.item() == 0``.
+    array of ``self.anchors.numpy()``, ``torch.equal`` of two such tensors, the branches of ``self.initialized.item() == 0``, and how many
+    positions ``(self.timesteps == t).nonzero()`` has, as the schedulers of diffusers ask.
     """
     known = WeakTensorKeyDictionary()
     numbers: Numbers = weakref.WeakKeyDictionary()
@@ -80,10 +92,14 @@ def flags_of_modules() -> Iterator[None]:
         stack.enter_context(replaced(FakeTensor, "tolist", list_of_weights(FakeTensor.tolist, known)))
         stack.enter_context(replaced(FakeTensor, "item", number_of_weights(known, numbers)))
         for name in READINGS:
-            stack.enter_context(replaced(torch.Tensor, name, heard(getattr(torch.Tensor, name))))
+            stack.enter_context(replaced(torch.Tensor, name, heard(getattr(torch.Tensor, name), known)))
         for kind in SYMBOLS:
             stack.enter_context(replaced(kind, "__bool__", of_numbers(kind.__bool__, numbers)))
         stack.enter_context(replaced(FakeTensor, "numpy", array_of_weights(FakeTensor.numpy, known)))
+        searching = functools.partial(search_of_weights, known=known)
+        for name in SEARCHES:
+            stack.enter_context(replaced_operator(name, searching))
+            stack.enter_context(replaced(torch.Tensor, name, searching(getattr(torch.Tensor, name))))
         for owner in (torch, torch.Tensor):
             for name in COMPARISONS:
                 compared = comparison_of_weights(getattr(owner, name), known)
@@ -166,6 +182,26 @@ def comparison_of_weights(compare: Callable, known: Any) -> Callable:
     return called
 
 
+def search_of_weights(search: Callable, known: Any) -> Callable:
+    """One of `SEARCHES` whose results have as many rows as are found in what parameters, buffers and constants compute."""
+
+    @functools.wraps(search)
+    def called(*args: Any, **options: Any) -> Any:
+        results = search(*args, **options)
+        rows = results if isinstance(results, (tuple, list)) else (results,)
+        if len(args) != 1 or not any(isinstance(row, FakeTensor) and row.dim() for row in rows):
+            return results
+        found = value_of(args[0], known)
+        if found is None or not any(isinstance(row.shape[0], torch.SymInt) for row in rows):
+            return results
+        count = int(answer(found, torch.count_nonzero))
+        # a check of the size would leave the symbol, which len() asks for
+        counted = [row.reshape(count, *row.shape[1:]) for row in rows]
+        return counted[0] if rows[0] is results else tuple(counted)
+
+    return called
+
+
 def number_of_weights(known: Any, numbers: Numbers) -> Callable:
     """``FakeTensor.item`` that gives the number of what is computed of constants alone; one of a weight stays its weight's.
 
@@ -186,15 +222,24 @@ def number_of_weights(known: Any, numbers: Numbers) -> Callable:
     return item
 
 
-def heard(reading: Callable) -> Callable:
+def heard(reading: Callable, known: Any) -> Callable:
     """One of `READINGS`: an attribute that is no buffer, or a parameter in a list, is the tensor itself in a capture.
 
-    torch gives its number, but for what ``to`` gave back as it was: the trace has seen that, and refuses it as a result.
+    torch gives its number, but for what ``to`` gave back as it was: the trace has seen that, and refuses it as a result. Those of `CONVERSIONS`
+    give that of what is computed of weights and constants alone, too, `ASKED` times.
     """
+    times: MutableMapping[Any, int] = weakref.WeakKeyDictionary()
 
     @functools.wraps(reading)
     def called(self: torch.Tensor) -> Any:
-        return answer(Found(self, (self,)), reading) if is_real(self) else reading(self)
+        if is_real(self):
+            return answer(Found(self, (self,)), reading)
+        environment = self.fake_mode.shape_env if isinstance(self, FakeTensor) else None
+        if reading.__name__ not in CONVERSIONS or environment is None:
+            return reading(self)
+        times[environment] = times.get(environment, 0) + 1
+        found = value_of(self, known) if times[environment] <= ASKED else None
+        return reading(self) if found is None else answer(found, reading)
 
     return called
 
