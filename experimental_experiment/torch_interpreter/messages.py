@@ -382,6 +382,12 @@ PERCENT = re.compile(r"""["']\s*%\s*[\w(]""")
 TEXTS = "'%' formats numbers of Python only: write an f-string, or leave the text out"
 """The advice for a size or a number of the data in such a text."""
 
+BATCHES = (
+    "an operator under torch.vmap takes the size of the batch for a number: give the function whole batches, or call "
+    "torch._higher_order_ops.map(function, x) in the place of torch.vmap(function)(x), or leave the dimension static"
+)
+"""The advice for a size that functorch asked to be a number."""
+
 BRANCH = re.compile(r"^(if|elif)\b|\bif\b.*\belse\b|\btorch\.equal\(")
 """A line of a model that is a branch, or asks for a boolean of Python."""
 
@@ -432,6 +438,8 @@ def stage(name: str, decisions: Decisions | None = None) -> Iterator[None]:
             message += decisions.symbols_in(message)
         if name != "make_fx" and takes_gradient(error, source, pin):
             raise CaptureError(message, hint=GRADIENTS, source=source) from error
+        if pin is not None and pin.is_batch and not pin.is_branch:
+            raise CaptureError(message, hint=BATCHES, source=source) from error
         raise CaptureError(message, hint=hint(error, source), source=source) from error
 
 

@@ -20,6 +20,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 from experimental_experiment.torch_interpreter.assumptions.decisions import solved
 from experimental_experiment.torch_interpreter.errors import Untranslatable
+from experimental_experiment.torch_interpreter.patches.batches import symbolic_rules
 from experimental_experiment.torch_interpreter.writes import mutated_storages, storage_of
 
 INCREMENT, DECREMENT = predispatch._vmap_increment_nesting, predispatch._vmap_decrement_nesting
@@ -72,7 +73,10 @@ class Region:
         graph.output(tuple(copies[node] for node in self.outputs()))
         body = torch.fx.GraphModule(self.nodes[0].graph.owning_module, graph)
         fakes = [node.meta["val"] for node in inputs]
-        result = retrace(body, fakes, region)
+        # the size of the batch is a node where it is a symbol
+        is_symbolic = any(n.target is REMOVE and isinstance(n.args[2], torch.fx.Node) for n in self.nodes)
+        with symbolic_rules() if is_symbolic else contextlib.nullcontext():
+            result = retrace(body, fakes, region)
         given = {storage_of(node.meta.get("val")) for node in result.graph.find_nodes(op="placeholder")}
         if mutated_storages(result.graph) & given:
             raise Untranslatable("a region under torch.vmap writes a tensor from outside")

@@ -53,6 +53,9 @@ DYNAMO = os.path.join(TORCH, "_dynamo", "symbolic_convert.py")
 TRANSFORMATIONS = os.path.join(TORCH, "_functorch", "eager_transforms.py")
 """``torch.func.grad``, ``jvp``, ... in Python."""
 
+VMAP = os.path.join(TORCH, "_functorch", "vmap.py")
+"""``torch.vmap`` in Python."""
+
 CONVOLUTION = "calc_conv_nd_return_shape"
 """The function of torch that computes the shape of a convolution."""
 
@@ -101,6 +104,7 @@ class Decision:
         is_branch: whether that line asked itself, rather than an operator that it calls, and the answer matters to it.
         is_check: whether ``torch._check`` asked, which raises for the other answer, whatever the data are.
         is_gradient: whether it was asked inside of a transformation of ``torch.func``.
+        is_batch: whether it was asked inside of ``torch.vmap``.
         is_decomposition: whether the decomposition of an operator asked itself, which is followed node by node.
         asker: the name of the function that asked.
         is_broadcast: whether that one repeats what has one element.
@@ -116,6 +120,7 @@ class Decision:
     is_branch: bool
     is_check: bool = False
     is_gradient: bool = False
+    is_batch: bool = False
     is_decomposition: bool = False
     asker: str = ""
     is_broadcast: bool = False
@@ -198,6 +203,7 @@ class Decisions:
                 is_branch and not settled,
                 is_check=is_asked_by_check(asking),
                 is_gradient=is_called_by(frame, TRANSFORMATIONS),
+                is_batch=is_called_by(frame, VMAP),
                 is_decomposition=follows and is_decomposition(asking),
                 asker=frame.f_code.co_name,
                 is_broadcast=is_asked_by(frame, BROADCASTS),

@@ -1,0 +1,269 @@
+"""Batches of any size under ``torch.vmap``, of operators whose rules in functorch are written for numbers."""
+
+import unittest
+
+import torch
+import torch.nn.functional as F
+
+from experimental_experiment.testing import ExporterTestCase
+from experimental_experiment.torch_interpreter import CaptureError, ExportError, ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter.patches.batches import symbolic_rules
+
+SIZES = (1, 2, 5)
+"""Those of the other batches."""
+
+
+class Mapped(torch.nn.Module):
+    """A function under ``torch.vmap``; a module among its attributes when it is one."""
+
+    def __init__(self, function, **options):
+        super().__init__()
+        self.function = function
+        self.options = options
+
+    def forward(self, *args):
+        return torch.vmap(self.function, **self.options)(*args)
+
+
+def floats(*shape):
+    return lambda batch: torch.randn(batch, *shape)
+
+
+def places(high, *shape):
+    return lambda batch: torch.randint(0, high, (batch, *shape))
+
+
+def shared(*shape, high=None):
+    value = torch.randn(shape) if high is None else torch.randint(0, high, shape)
+    return lambda batch: value
+
+
+def norm(training, **weights):
+    def batch_norm(x, *given):
+        found = dict(zip(weights, given))
+        statistics = (None, None) if training else (torch.ones(2), torch.full((2,), 2.0))
+        return F.batch_norm(x, *statistics, **found, training=training)
+
+    return batch_norm
+
+
+def grids(x, theta):
+    return F.grid_sample(x, F.affine_grid(theta, x.shape, align_corners=False), align_corners=False)
+
+
+def resized(mode, **options):
+    return lambda x: F.interpolate(x, size=(5,) * (x.dim() - 2), mode=mode, **options)
+
+
+IMAGES, LINES, VOLUMES = floats(3, 2, 6, 6), floats(3, 2, 6), floats(2, 1, 4, 4, 4)
+
+
+class TestBatchesOfAnySize(ExporterTestCase):
+    """Each row: a function of one sample, the makers of its batches, options of ``torch.vmap``."""
+
+    CASES = {
+        "gather": (lambda x, i: x.gather(0, i), floats(3), places(3, 2)),
+        "gather of shared values": (
+            lambda x, i: x.gather(-1, i),
+            shared(4, 5),
+            places(5, 4, 2),
+            {"in_dims": (None, 0)},
+        ),
+        "gather at shared places": (
+            lambda x, i: x.gather(1, i),
+            floats(4, 5),
+            shared(4, 2, high=5),
+            {"in_dims": (0, None)},
+        ),
+        "quantile": (lambda x: x.quantile(0.3), floats(5)),
+        "quantiles of an axis": (lambda x: torch.nanquantile(x, 0.3, 1, True), floats(3, 5)),
+        "index_select": (lambda x: x.index_select(-1, torch.tensor([2, 0])), floats(4, 3)),
+        "index_select at its own places": (lambda x, i: x.index_select(1, i), floats(3, 5, 2), places(5, 4)),
+        "index_add": (
+            lambda x, y: x.index_add(0, torch.tensor([1, 1]), y, alpha=2),
+            floats(3, 4),
+            floats(2, 4),
+        ),
+        "index_add at its own places": (
+            lambda x, i, y: x.index_add(1, i, y, alpha=2),
+            shared(2, 5),
+            places(5, 3),
+            floats(2, 3),
+            {"in_dims": (None, 0, 0), "out_dims": 1},
+        ),
+        "scatter": (lambda x, i: x.scatter(0, i, 1.0), floats(5), places(5, 3)),
+        "scatter of values": (
+            lambda x, y: x.scatter(0, torch.tensor([3, 1]), y),
+            shared(5),
+            floats(2),
+            {"in_dims": (None, 0)},
+        ),
+        "scatter that multiplies": (
+            lambda x: (
+                x.scatter(0, torch.tensor([3]), x[:1], reduce="multiply")
+                + x.scatter(0, torch.tensor([1]), 2.0, reduce="add")
+            ),
+            floats(5),
+        ),
+        "scatter that reduces": (
+            lambda x, i, y: x.scatter_reduce(0, i, y, "amax"),
+            floats(5),
+            places(5, 3),
+            floats(3),
+        ),
+        "scatter_add": (lambda i, y: torch.zeros(4).scatter_add(0, i, y), places(4, 3), floats(3)),
+        "cross_entropy": (lambda x, i: F.cross_entropy(x, i), floats(3, 5), places(5, 3)),
+        "layer_norm": (torch.nn.LayerNorm(4), floats(3, 4)),
+        "layer_norm with weights of its own": (
+            lambda x, w, b: F.layer_norm(x, (4,), w, b),
+            floats(3, 4),
+            floats(4),
+            floats(4),
+        ),
+        "layer_norm of one sample": (
+            lambda x, w: F.layer_norm(x, (4,), w),
+            shared(3, 4),
+            floats(4),
+            {"in_dims": (None, 0)},
+        ),
+        "group_norm": (torch.nn.GroupNorm(2, 4), floats(3, 4, 5)),
+        "batch_norm": (torch.nn.BatchNorm2d(2).eval(), IMAGES),
+        "batch_norm with weights of its own": (norm(False, weight=1, bias=1), LINES, floats(2), floats(2)),
+        "batch_norm of the batch": (norm(True), LINES),
+        "batch_norm of the batch with weights": (norm(True, weight=1, bias=1), LINES, floats(2), floats(2)),
+        "instance_norm": (torch.nn.InstanceNorm2d(2, affine=True), IMAGES),
+        "convolution": (torch.nn.Conv2d(2, 4, 3, groups=2), IMAGES),
+        "convolution of one image": (torch.nn.Conv1d(2, 3, 3), floats(2, 6)),
+        "transposed convolution": (torch.nn.ConvTranspose1d(2, 3, 3, stride=2), LINES),
+        "pools": (lambda x: (F.max_pool2d(x, 2), F.avg_pool2d(x, 3), F.adaptive_avg_pool2d(x, 2)), IMAGES),
+        "pools of volumes": (
+            lambda x: (F.max_pool3d(x, 2), F.avg_pool3d(x, 2), F.adaptive_avg_pool3d(x, 2)),
+            VOLUMES,
+        ),
+        "adaptive maxima": (lambda x: F.adaptive_max_pool2d(x, 3, return_indices=True), IMAGES),
+        "pools of one image": (lambda x: F.max_pool2d(x, 2), floats(2, 6, 6)),
+        "pads": (lambda x: (F.pad(x, (1, 2), "reflect"), F.pad(x, (1, 2), "replicate")), LINES),
+        "pads of images": (
+            torch.nn.Sequential(torch.nn.ReflectionPad2d(1), torch.nn.ReplicationPad2d(1)),
+            IMAGES,
+        ),
+        "upsampling": (
+            lambda x: (resized("nearest")(x), resized("bilinear")(x), resized("bicubic")(x)),
+            IMAGES,
+        ),
+        "upsampling with antialias": (resized("bilinear", antialias=True), IMAGES),
+        "upsampling of lines": (lambda x: (resized("nearest-exact")(x), resized("linear")(x)), LINES),
+        "upsampling of volumes": (lambda x: (resized("nearest")(x), resized("trilinear")(x)), VOLUMES),
+        "upsampling by a factor": (torch.nn.Upsample(scale_factor=2), IMAGES),
+        "grids": (grids, IMAGES, floats(3, 2, 3)),
+        "patches": (lambda x: (F.unfold(x, 2), F.pixel_unshuffle(x, 2), F.channel_shuffle(x, 2)), IMAGES),
+        "linear": (torch.nn.Linear(4, 3), floats(2, 5, 4)),
+        "linear with weights of its own": (F.linear, floats(2, 5, 4), floats(3, 4), floats(3)),
+        "attention": (lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True), floats(2, 3, 5, 4)),
+        "attention with a mask": (
+            F.scaled_dot_product_attention,
+            floats(2, 3, 5, 4),
+            floats(2, 3, 5, 4),
+            floats(2, 3, 5, 4),
+            floats(5, 5),
+        ),
+        "attention with a shared mask": (
+            F.scaled_dot_product_attention,
+            floats(3, 5, 4),
+            shared(3, 5, 4),
+            floats(3, 5, 4),
+            shared(5, 5),
+            {"in_dims": (0, None, 0, None)},
+        ),
+        "a layer of a transformer": (
+            torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, dropout=0.0).eval(),
+            floats(2, 3, 8),
+        ),
+        "solve": (lambda a, b: torch.linalg.solve(a @ a.mT + torch.eye(3), b), floats(3, 3), floats(3, 2)),
+        "solve for a vector": (
+            lambda a, b: torch.linalg.solve(a @ a.mT + torch.eye(3), b),
+            shared(3, 3),
+            floats(3),
+            {"in_dims": (None, 0)},
+        ),
+        "cross": (
+            lambda x, y: torch.linalg.cross(x, y, dim=0),
+            floats(3, 2),
+            shared(3, 2),
+            {"in_dims": (0, None)},
+        ),
+        "one in another": (
+            lambda x, i: torch.vmap(lambda a: F.layer_norm(a.gather(-1, i), (2,)))(x),
+            floats(3, 4, 5),
+            places(5, 4, 2),
+        ),
+        "another axis": (
+            torch.nn.LayerNorm(4),
+            lambda batch: torch.randn(3, batch, 4),
+            {"in_dims": 1, "out_dims": 1},
+        ),
+    }
+
+    def exported(self, promise):
+        function, *makers = self.CASES[promise]
+        options = makers.pop() if isinstance(makers[-1], dict) else {}
+        module = Mapped(function, **options)
+        axes = options.get("in_dims", 0)
+        axes = axes if isinstance(axes, tuple) else (axes,) * len(makers)
+        shapes = tuple({} if axis is None else {axis: "batch"} for axis in axes)
+        return module, lambda batch: tuple(make(batch) for make in makers), (shapes,)
+
+    def test_any_size(self):
+        for promise in self.CASES:
+            module, inputs, shapes = self.exported(promise)
+            with self.subTest(promise), torch.no_grad():
+                self.export_and_compare(
+                    module, inputs(3), others=[inputs(n) for n in SIZES], dynamic_shapes=shapes
+                )
+
+    def test_static_sizes(self):
+        """functorch's own rules are those of a batch of a static size."""
+        for promise in ("gather", "convolution", "linear"):
+            module, inputs, _ = self.exported(promise)
+            with self.subTest(promise), torch.no_grad():
+                self.export_and_compare(module, inputs(3))
+
+    def test_refused_without_the_patch(self):
+        for promise in (
+            "gather",
+            "layer_norm",
+            "convolution",
+            "attention",
+            "upsampling by a factor",
+        ):
+            module, inputs, shapes = self.exported(promise)
+            message = (
+                "torch.vmap takes the size of the batch for a number|Cannot call sizes|keeps dynamic sizes"
+            )
+            with self.subTest(promise), self.assertRaisesRegex((CaptureError, ExportError), message):
+                options = ExportOptions(patches=False)
+                to_onnx(module, inputs(3), dynamic_shapes=shapes, export_options=options)
+
+    def test_what_stays_refused(self):
+        cases = {
+            "aten.convolution.default under torch.vmap has weights of each sample, for which the batch must have a static size": (
+                F.conv1d,
+                (torch.randn(3, 1, 2, 6), torch.randn(3, 4, 2, 3)),
+            ),
+            "an operator under torch.vmap takes the size of the batch for a number: give the function whole batches, or call "
+            "torch._higher_order_ops.map": (lambda x: torch.renorm(x, 2, 0, 1.0), (torch.randn(3, 2, 4),)),
+        }
+        for message, (function, inputs) in cases.items():
+            with self.subTest(message), self.assertRaisesRegex(CaptureError, message):
+                to_onnx(Mapped(function), inputs, dynamic_shapes=(({0: "batch"},) * len(inputs),))
+
+    def test_the_rules_go(self):
+        """functorch has its own rules again afterwards."""
+        with symbolic_rules(), symbolic_rules():
+            pass
+        x, i = torch.randn(3, 4), torch.randint(0, 4, (3, 2))
+        self.assertTrue(torch.equal(torch.vmap(lambda a, b: a.gather(0, b))(x, i), x.gather(1, i)))
+
+
+if __name__ == "__main__":
+    unittest.main()
