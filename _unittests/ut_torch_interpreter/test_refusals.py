@@ -123,6 +123,8 @@ class TestRefusals(ExporterTestCase):
         "compute with dense ones; zeros.index_add(0, rows, values[:, None] * x[columns]) is the product": (
             of_entries, INDICES, VALUES, X),
         "ONNX has no sparse tensors": (of_entries, INDICES, VALUES, X, {"dynamic_shapes": (None, None, {1: DYNAMIC})}),
+        "ExportOptions(tracing='make_fx') follows them, as it does gradients in forward": (
+            lambda x: torch.func.jvp(torch.sin, (x,), (x,))[1], X),
         "no sparse tensors: compute with dense ones": (lambda x: CSR @ x, X),
         "leave generator= out: a runtime draws with its own": (lambda x: x + torch.rand(x.shape, generator=GENERATOR), X),
         "leave generator= out, which a runtime does not take either, or leave the dimension static": (

@@ -62,6 +62,9 @@ BODIES = (
 )
 """Where torch captures the bodies of cond, while_loop and others: what they ask may concern some data only."""
 
+SIGNAL = os.path.join(TORCH, "signal", "")
+"""Windows: functions in Python as a model writes them, whose branches on sizes choose formulas."""
+
 TRACER = TORCH + "_dynamo" + os.sep
 """TorchDynamo runs the model's byte code: the line that asks is the one that it reads."""
 
@@ -130,7 +133,7 @@ def computes_numbers(frame: FrameType) -> bool:
 
 
 def line_around(frame: FrameType) -> tuple[Source | None, bool]:
-    """The innermost line of the model around a frame, and whether that frame, or the one that calls Python's own function there, is it."""
+    """The innermost line of the model around a frame, and whether that frame, or the one that calls Python's own function there, is it, or one of `SIGNAL`."""
     if frame.f_code.co_filename.startswith(TRACER):
         stack = torch._guards.TracingContext.extract_stack()
         stack = [entry for entry in stack if not is_followed(entry)]
@@ -142,7 +145,7 @@ def line_around(frame: FrameType) -> tuple[Source | None, bool]:
         return (line.filename, line.lineno, line.name, line.line or ""), asked_by_code and line is stack[-1]
     while is_python_code(frame.f_code) and frame.f_back is not None:
         frame = frame.f_back
-    is_branch = not is_library_code(frame.f_code)
+    is_branch = not is_library_code(frame.f_code) or frame.f_code.co_filename.startswith(SIGNAL)
     while frame is not None and is_library_code(frame.f_code):
         frame = frame.f_back
     if frame is None:

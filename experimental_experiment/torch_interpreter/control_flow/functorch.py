@@ -25,4 +25,7 @@ TANGENTS = (
 @translates(*(getattr(predispatch, name) for name in TANGENTS if hasattr(predispatch, name)))
 def tangents(op, *args, **kwargs):
     """Tangents inside of the model."""
-    raise Untranslatable("the tangents of torch.func.jvp and jacfwd are not part of ONNX")
+    raise Untranslatable(
+        "the tangents of torch.func.jvp and jacfwd are not part of ONNX",
+        hint="ExportOptions(tracing='make_fx') follows them, as it does gradients in forward",
+    )
