@@ -17,7 +17,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode, get_proxy_slot
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from experimental_experiment.torch_interpreter.patches.patch import patch, replaced, replaced_operator
+from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 from experimental_experiment.torch_interpreter.symbols import SYMBOLS
 from experimental_experiment.torch_interpreter.writes import written_nodes
 
@@ -98,7 +98,7 @@ def flags_of_modules() -> Iterator[None]:
         stack.enter_context(replaced(FakeTensor, "numpy", array_of_weights(FakeTensor.numpy, known)))
         searching = functools.partial(search_of_weights, known=known)
         for name in SEARCHES:
-            stack.enter_context(replaced_operator(name, searching))
+            stack.enter_context(replaced(torch, name, searching(getattr(torch, name))))
             stack.enter_context(replaced(torch.Tensor, name, searching(getattr(torch.Tensor, name))))
         for owner in (torch, torch.Tensor):
             for name in COMPARISONS:
