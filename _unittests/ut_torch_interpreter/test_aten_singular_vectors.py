@@ -119,6 +119,16 @@ def reversed_order(x):
     return flipped @ torch.diag_embed(values.flip(-1)) @ flipped.mT, v[0][:, order].square()
 
 
+def written(x):
+    """A copy is written, a part is narrowed, one vector stands on a diagonal."""
+    v = symmetric(x)[1]
+    matrix, other = torch.ones_like(x), v.clone()
+    matrix.mul_(v)
+    other.mul_(v)
+    first = v.narrow(-1, 0, 2)
+    return matrix.square(), other, first @ first.mT, torch.diag_embed(v[..., 0]) @ v[..., 0, None]
+
+
 def normal(x):
     """Distances to a plane, a projection, one vector as its own outer product."""
     n = symmetric(x)[1][..., 0]
@@ -181,6 +191,7 @@ class TestSingularVectors(ExporterTestCase):
         "low rank": (low_rank, A),
         "low rank of wide matrices": (low_rank, WIDE),
         "reversed order": (reversed_order, A),
+        "written": (written, A),
         "a normal": (normal, A),
         "signed": (signed, A),
         "ratios": (ratios, A.double()),
@@ -248,6 +259,25 @@ class TestSingularVectors(ExporterTestCase):
             v[..., 0] = 1.0
             return v @ v.mT
 
+        class Keeps(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.register_buffer("kept", torch.zeros(2, 3, 3))
+
+            def forward(self, x):
+                self.kept.copy_(symmetric(x)[1])
+                return self.kept.abs()
+
+        def seen(x):
+            matrix = torch.ones_like(x)
+            row = matrix[:, 0]
+            matrix.mul_(symmetric(x)[1])
+            return row.abs()
+
+        def cross_of_columns(x):
+            v = symmetric(x)[1]
+            return torch.linalg.cross(v, v * 2.0)
+
         def cross(x):
             v = symmetric(x)[1]
             return torch.stack([v[..., 0], v[..., 1], torch.linalg.cross(v[..., 0], v[..., 1])], -1)
@@ -281,6 +311,9 @@ class TestSingularVectors(ExporterTestCase):
             "aten.relu.default reads": [lambda x: torch.relu(symmetric(x)[1])],
             "aten.add.Tensor reads": [lambda x: symmetric(x)[1] + 1.0],
             "aten.fill_.Tensor reads": [overwritten],
+            "aten.copy_.default reads": [Keeps()],
+            "aten.mul_.Tensor reads": [seen],
+            "aten.linalg_cross.default reads": [cross_of_columns],
             "aten.stack.default reads": [cross],
             "aten.flatten.using_ints reads": [of_the_batch],
             "aten.gt.Scalar reads": [lambda x: (lambda v: torch.where(v > 0, v, -v))(symmetric(x)[1])],

@@ -124,6 +124,22 @@ def slices(flow, node, given):
     )
 
 
+@rule("narrow")
+def narrow(flow, node, given):
+    """A slice by its length."""
+    return slices(flow, node, given | {"end": None, "step": 1})
+
+
+@rule("diag_embed", "diag")
+def diagonal_matrices(flow, node, given):
+    """Vectors on the diagonal, of which rows and columns have the signs."""
+    value = node.args[0]
+    rank = len(shape_of(value))
+    if node not in flow.diagonal or rank >= len(shape_of(node)):
+        raise SignsMatter
+    return moved(flow.of(value), {axis: axis for axis in range(rank)})
+
+
 @rule("index", "flip")
 def reordered(flow, node, given):
     """Vectors in another order, which no other tensor has unless it was made with the same indices."""

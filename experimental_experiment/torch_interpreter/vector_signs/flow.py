@@ -107,8 +107,11 @@ class Flow:
             self.diagonal.add(node)
         if any(self.factors.get(value) for value in node.all_input_nodes):
             factors = self.result(node, name.removesuffix("_") if written else name, given)
-            if any(factors != self.of(target) for target in written):
-                raise SignsMatter
+            for target in written:
+                if factors != self.of(target):
+                    if not self.is_alone(target, node):
+                        raise SignsMatter
+                    self.factors[target] = factors
             if factors:
                 self.factors[node] = factors
 
@@ -124,6 +127,11 @@ class Flow:
     def root_of(self, node: torch.fx.Node) -> torch.fx.Node:
         """What has the memory of a node."""
         return self.roots.get(node, node)
+
+    def is_alone(self, target: torch.fx.Node, writer: torch.fx.Node) -> bool:
+        """Whether no other node sees what is written to *target*: no view of it, none that it is of, and no caller."""
+        others = [view for view, root in self.roots.items() if target in (view, root) and view is not writer]
+        return target.op == "call_function" and not others
 
     def look_at_view(self, node: torch.fx.Node, name: str, given: Arguments) -> None:
         """Whether a view is a row of matrices, or a part of their diagonal."""

@@ -172,11 +172,11 @@ def einsum(flow, node, given):
 @rule("linalg_cross", "cross")
 def cross(flow, node, given):
     """Products of the elements of two tensors along an axis."""
-    factors = product(aligned(flow, given[name], node) for name in ("self", "other"))
+    factors = [aligned(flow, given[name], node) for name in ("self", "other")]
     dim = given["dim"]
-    if dim is None or any(axis_of(node, dim) in signs.places for signs in factors):
+    if dim is None or any(axis_of(node, dim) in signs.places for found in factors for signs in found):
         raise SignsMatter
-    return factors
+    return product(factors)
 
 
 @rule("sum", "mean", "nansum")
