@@ -40,6 +40,7 @@ ASKING = (
     HERE + os.path.join("patches", "flags.py"),
     HERE + os.path.join("patches", "maxima.py"),
     HERE + os.path.join("patches", "optional_paddings.py"),
+    HERE + os.path.join("patches", "optional_resizes.py"),
     HERE + os.path.join("patches", "shortcuts.py"),
     HERE + os.path.join("patches", "whole_numbers.py"),
     HERE + os.path.join("assumptions", "emptiness.py"),
