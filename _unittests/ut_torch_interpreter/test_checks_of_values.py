@@ -403,6 +403,7 @@ class TestDistributions(ExporterTestCase):
     def test_constraints_in_one_go_are_those_of_torch(self):
         good = torch.eye(3) * 2
         cases = {"definite": good, "negative": -good, "not symmetric": good + torch.eye(3).roll(1, 0)}
+        cases["a batch where one is not symmetric"] = torch.stack([*cases.values()])
         for promise, value in cases.items():
             with self.subTest(promise):
                 for cls in (constraints._Symmetric, constraints._PositiveDefinite):

@@ -103,11 +103,10 @@ def in_one_go(cls: type, check_: Callable, step: Callable) -> Callable:
     """A constraint of torch.distributions that would leave its last step out when the data fail before."""
 
     def check(self: Any, value: torch.Tensor) -> torch.Tensor:
-        return (
-            super(cls, self).check(value) & step(value)
-            if isinstance(value, FakeTensor)
-            else check_(self, value)
-        )
+        if not isinstance(value, FakeTensor):
+            return check_(self, value)
+        held = super(cls, self).check(value)
+        return torch.where(held.all(), step(value), held)
 
     return check
 
