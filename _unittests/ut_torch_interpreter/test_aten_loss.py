@@ -138,6 +138,27 @@ class TestLoss(ExporterTestCase):
         call = Call(losses, (IMAGE, PIXELS), {})
         self.export_and_compare(call, (IMAGE, PIXELS), others=others, dynamic_shapes=(axes,))
 
+    def test_a_size_that_is_ignored(self):
+        """Positions of an answer that are behind the text, as the losses of transformers for questions leave them out."""
+
+        def losses(scores, places):
+            n = scores.shape[1]
+            places = places.clamp(0, n)
+            return [
+                F.cross_entropy(scores, places, ignore_index=n),
+                F.cross_entropy(scores, places, ignore_index=n, reduction="none", label_smoothing=0.1),
+                F.cross_entropy(scores, places, ignore_index=n, label_smoothing=0.1),
+                F.nll_loss(scores.log_softmax(1), places, ignore_index=n, reduction="sum"),
+            ]
+
+        inputs = [
+            (torch.randn(rows, n), torch.arange(rows) * 3 % (n + 4)) for rows, n in ((4, 6), (2, 9), (5, 2))
+        ]
+        axes = ({0: "rows", 1: "text"}, {0: "rows"})
+        self.export_and_compare(
+            Call(losses, inputs[0], {}), inputs[0], others=inputs[1:], dynamic_shapes=(axes,)
+        )
+
     def test_regression(self):
         self.assert_cases(self.REGRESSION)
 

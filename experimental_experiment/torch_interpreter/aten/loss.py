@@ -21,6 +21,9 @@ INT64 = ir.DataType.INT64
 NONE, MEAN, SUM = 0, 1, 2
 REDUCTIONS = ("none", "mean", "sum")
 
+NO_CLASS = -100
+"""What stands for the ignored targets where a size says which they are: ATen's default."""
+
 composite(
     aten.binary_cross_entropy_backward.default,
     aten.huber_loss_backward.default,
@@ -177,6 +180,8 @@ def likelihood(
     logs = op.Cast(self, to=ir.DataType.FLOAT) if self.dtype in HALVES else self
     weight = None if weight is None else op.CastLike(weight, logs)
     target = op.Cast(target, to=INT64)
+    if isinstance(ignore_index, ir.Value):  # the operators have it as an attribute: a number that is no class
+        target, ignore_index = op.Where(op.Equal(target, ignore_index), NO_CLASS, target), NO_CLASS
     operands = logs, target
     if rank(self) == 1:
         operands = op.Unsqueeze(logs, [0]), op.Unsqueeze(target, [0])
