@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import sympy
@@ -146,6 +146,24 @@ def is_refuted(condition: sympy.Basic, ranges: Mapping, given: list[sympy.Basic]
     return False
 
 
+def of_extrema(condition: sympy.Basic) -> tuple[Callable[[Iterable], bool], list[sympy.Basic]] | None:
+    """The comparisons with the operands of a Max or a Min, of which any or all have to hold; None of a condition without one at its top."""
+    match condition:
+        case sympy.Ge() | sympy.Gt():
+            greater, smaller = condition.lhs, condition.rhs
+        case sympy.Le() | sympy.Lt():
+            smaller, greater = condition.lhs, condition.rhs
+        case _:
+            return None
+    compared = sympy.Gt if isinstance(condition, (sympy.Gt, sympy.Lt)) else sympy.Ge
+    for part, enough in ((Min, all), (Max, any)):  # all first, which loses nothing
+        if isinstance(greater, part):
+            return enough, [compared(operand, smaller) for operand in greater.args]
+        if isinstance(smaller, {Min: Max, Max: Min}[part]):
+            return enough, [compared(greater, operand) for operand in smaller.args]
+    return None
+
+
 @dataclasses.dataclass(frozen=True)
 class Proof:
     """What is known about sizes.
@@ -183,6 +201,10 @@ class Proof:
             return isinstance(condition, sympy.Or) and any(self.proves(part) for part in condition.args)
         if not isinstance(condition, sympy.core.relational.Relational):
             return condition == sympy.true
+        parts = of_extrema(condition)
+        if parts is not None:
+            enough, comparisons = parts
+            return enough(self.proves(comparison) for comparison in comparisons)
         difference = self.normal(condition.lhs - condition.rhs)
         if self.compares(difference, condition):
             return True
