@@ -174,10 +174,19 @@ class TestSizesOfData(ExporterTestCase):
             (record,) = logs.records
             self.assertEqual(f"  {equation}", record.getMessage().splitlines()[1])
 
+    def test_a_mask_that_changes_is_told(self):
+        with self.assertLogs("experimental_experiment", "WARNING") as logs:
+            to_onnx(of_a_mask_that_changes, (torch.ones(3, 6) * 3,))
+        self.assertIn("those of sizes where\n  u0 == u1\n", logs.output[0])
+
     def test_what_is_equal_or_has_to_be_is_not_told(self):
         mask = torch.tensor([True, False, True])
         functions = {
             "one mask": lambda x, m: x[m] * m.nonzero() + x[m],
+            "a mask that is computed twice": lambda x, m: x[x[:, 0] + 1 > 0] * x[x[:, 0] + 1 > 0],
+            "a variance of Student": lambda x, m: (
+                torch.distributions.StudentT(x.abs() * 3, x, x.abs()).variance
+            ),
             "rows that are stacked": lambda x, m: torch.cat([x[m], x[m.flip(0)] * 2], 1),
             "two rows or more": at_least_two,
             "as many of ten": lambda x, m: torch.ones(10, 6)[: x[m].shape[0]] + x[m],
@@ -185,6 +194,13 @@ class TestSizesOfData(ExporterTestCase):
         for promise, function in functions.items():
             with self.subTest(promise), self.assertNoLogs("experimental_experiment", "WARNING"):
                 self.export_and_compare(function, (X, mask))
+
+
+def of_a_mask_that_changes(x):
+    y = x.clone()
+    first = x[y[:, 0] > 0]
+    y[0] -= 2
+    return first + x[y[:, 0] > 0]
 
 
 def at_least_two(x, mask):

@@ -16,6 +16,7 @@ from torch.utils._sympy.numbers import int_oo
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
 from experimental_experiment.logs import logger
+from experimental_experiment.torch_interpreter.assumptions.counts import leave_out_same_counts
 from experimental_experiment.torch_interpreter.assumptions.decisions import (
     CONVOLUTION,
     Assumed,
@@ -71,6 +72,7 @@ def judge(inputs: list[Input], module: torch.fx.GraphModule, decisions: Decision
     refuse_misfit_example(environment, decisions, kept)
     make_static(environment, inputs, decisions)
     note_written_slices(module, decisions)
+    leave_out_same_counts(module, decisions.repeated)
     tell(conditions(environment, inputs, kept, bounds, decisions, has_writes(module), shared))
 
 
