@@ -245,17 +245,38 @@ class TestBatchesOfAnySize(ExporterTestCase):
                 to_onnx(module, inputs(3), dynamic_shapes=shapes, export_options=options)
 
     def test_what_stays_refused(self):
+        rows, zeros = torch.randn(3, 4), torch.zeros(3, dtype=torch.int64)
+        lines, heads = torch.randn(3, 5, 2, 6), torch.randn(3, 2, 5, 4)
         cases = {
             "aten.convolution.default under torch.vmap has weights of each sample, for which the batch must have a static size": (
                 F.conv1d,
                 (torch.randn(3, 1, 2, 6), torch.randn(3, 4, 2, 3)),
             ),
             "an operator under torch.vmap takes the size of the batch for a number: give the function whole batches, or call "
-            "torch._higher_order_ops.map": (lambda x: torch.renorm(x, 2, 0, 1.0), (torch.randn(3, 2, 4),)),
+            "torch._higher_order_ops.map": (lambda x: torch.renorm(x, 2, 0, 1.0), (lines,)),
+            "aten.gather.default under torch.vmap has numbers: give each an axis of one element": (
+                lambda x, i: x.gather(0, i),
+                (rows[:, 0], zeros),
+            ),
+            "aten.quantile.scalar of all axes that are kept, under torch.vmap": (
+                lambda x: x.quantile(0.5, keepdim=True),
+                (rows,),
+            ),
+            "aten.scaled_dot_product_attention.default with dropout under torch.vmap, of a batch of any size": (
+                lambda x: F.scaled_dot_product_attention(x, x, x, dropout_p=0.5),
+                (heads,),
+            ),
+            "aten.native_batch_norm.default that counts under torch.vmap, with a batch of any size": (
+                lambda x: torch.native_batch_norm(
+                    x, None, None, torch.ones(2), torch.ones(2), True, 0.1, 1e-5
+                )[0],
+                (lines,),
+            ),
         }
         for message, (function, inputs) in cases.items():
             with self.subTest(message), self.assertRaisesRegex(CaptureError, message):
-                to_onnx(Mapped(function), inputs, dynamic_shapes=(({0: "batch"},) * len(inputs),))
+                module = Mapped(function, randomness="different")
+                to_onnx(module, inputs, dynamic_shapes=(({0: "batch"},) * len(inputs),))
 
     def test_the_rules_go(self):
         """functorch has its own rules again afterwards."""

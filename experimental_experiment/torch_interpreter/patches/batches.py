@@ -156,6 +156,14 @@ def refuse_batched(operator: torch._ops.OpOverload, *operands: Any) -> None:
         )
 
 
+def refuse_numbers(operator: torch._ops.OpOverload, *operands: Operand) -> None:
+    """Refuse samples without axes."""
+    if any(operand.rank == 0 for operand in operands):
+        raise NotImplementedError(
+            f"{operator} under torch.vmap has numbers: give each an axis of one element"
+        )
+
+
 def plain(values: Any) -> Any:
     """The tensors of operands that have no batch, in lists too."""
     return torch.utils._pytree.tree_map(
@@ -177,8 +185,7 @@ def plain(values: Any) -> Any:
 )
 def along_axis(operator, size, self, dim, index, *others, **options):
     """An operator with an index for each element: all operands have the axis of the batch."""
-    if self.rank == 0 or index.rank == 0:
-        raise NotImplementedError(f"{operator} of numbers under torch.vmap")
+    refuse_numbers(operator, self, index)
     others = [other.expanded(size) if isinstance(other, Operand) else other for other in others]
     return operator(self.expanded(size), dim % self.rank + 1, index.expanded(size), *others, **options)
 
@@ -186,8 +193,7 @@ def along_axis(operator, size, self, dim, index, *others, **options):
 @batches(aten.index_select.default)
 def index_select(operator, size, self, dim, index):
     """The same rows of each sample, or those of its own."""
-    if self.rank == 0 or index.rank == 0:
-        raise NotImplementedError(f"{operator} of numbers under torch.vmap")
+    refuse_numbers(operator, self, index)
     axis = dim % self.rank + 1
     if not index.is_batched:
         return operator(self.value, axis, index.value)
@@ -198,8 +204,7 @@ def index_select(operator, size, self, dim, index):
 @batches(aten.index_add.default)
 def index_add(operator, size, self, dim, index, source, *, alpha=1):
     """Add to the same rows of each sample, or to those of its own."""
-    if self.rank == 0 or index.rank == 0:
-        raise NotImplementedError(f"{operator} of numbers under torch.vmap")
+    refuse_numbers(operator, self, index)
     axis = dim % self.rank + 1
     values, added = self.expanded(size), source.expanded(size)
     if not index.is_batched:
