@@ -123,6 +123,7 @@ class TestLinearOfJoinedRows(RuleTestCase):
         cases = {
             "a bias": (self.graph(), ["MatMul", "Add"]),
             "no bias": (self.graph("g = Gemm (r, w)"), ["MatMul"]),
+            "a product": (self.graph("g = MatMul (r, w)"), ["MatMul"]),
             "a transposed weight": (
                 self.graph("g = Gemm <transB=1> (r, t, b)"),
                 ["MatMul", "Add"],
@@ -171,6 +172,14 @@ class TestLinearOfJoinedRows(RuleTestCase):
                 "b = Constant <value=float[4]{1,2,3,-4}> ()", vector
             ),
             "a result that another reads": self.graph(y="float[B,5,4] y, float[N,4] g"),
+            "a vector of weights": self.graph(
+                "one = Constant <value=float[3]{1,-2,3}> () g = MatMul (r, one)",
+                y="float[B,5,1] y",
+                back="back = Constant <value=int64[3]{-1,5,1}> () y = Reshape (g, back)",
+            ),
+            "a batch of weights": self.graph(
+                "one = Constant <value=float[1,3,4]{1,2,3,4,-5,6,7,8,0,1,0,2}> () g = MatMul (r, one)"
+            ),
             "a weight that is computed": self.graph("g = Gemm (r, z, b)", more=", float[3,4] z"),
             "rows of no axis": self.graph(
                 "g = Gemm (r, one, b)",
