@@ -139,6 +139,19 @@ class TestOptionalResizes(ExporterTestCase):
         self.assertIn("resize without asking whether the sizes differ", text)
         self.assertIn("# line", text)
 
+    def test_what_torch_dynamo_follows(self):
+        def doubled(x):
+            return F.interpolate(x, size=(x.shape[2] * 2, x.shape[3]))
+
+        others = [(torch.randn(*shape),) for shape in SHAPES]
+        self.export_and_compare(
+            doubled,
+            others[0],
+            others=others,
+            dynamic_shapes=DYNAMIC,
+            export_options=ExportOptions(strict=True),
+        )
+
     def test_the_example_decides_without_it(self):
         options = ExportOptions(patches=False)
         with self.assertLogs("experimental_experiment", "WARNING") as logs:

@@ -46,14 +46,19 @@ def optional_resizes() -> Iterator[None]:
     """
     flagged: Flagged = {}
     with contextlib.ExitStack() as stack:
-        always = always_resizing(torch.SymBool.__bool__, flagged)
+
+        def note(found: Flagged) -> None:
+            if found and not flagged:  # not before: TorchDynamo, which asks no branch here, follows no frames
+                resizing = as_noted(torch.nn.functional.interpolate, flagged)
+                stack.enter_context(replaced(torch.nn.functional, "interpolate", resizing))
+            flagged.update(found)
+
+        always = always_resizing(torch.SymBool.__bool__, note)
         stack.enter_context(replaced(torch.SymBool, "__bool__", always))
-        functional = torch.nn.functional
-        stack.enter_context(replaced(functional, "interpolate", as_noted(functional.interpolate, flagged)))
         yield
 
 
-def always_resizing(bool_: Callable, flagged: Flagged) -> Callable:
+def always_resizing(bool_: Callable, note: Callable[[Flagged], None]) -> Callable:
     """``__bool__`` that answers yes where a branch resizes an image that may have that size, and does nothing else."""
 
     @functools.wraps(bool_)
@@ -62,7 +67,7 @@ def always_resizing(bool_: Callable, flagged: Flagged) -> Callable:
         if not is_library_code(frame.f_code) and self.node.has_hint():
             branch = next((each for each in branches_of(frame.f_code) if frame.f_lineno in each.lines), None)
             if branch is not None and branch.changes_nothing(frame):
-                flagged.update(branch.noted(frame))
+                note(branch.noted(frame))
                 optional_resizes.used()
                 return True
         return bool_(self)
