@@ -274,6 +274,21 @@ class TestSingularVectors(ExporterTestCase):
             matrix.mul_(symmetric(x)[1])
             return row.abs()
 
+        def seen_in_rows(x):
+            matrix = torch.ones_like(x)
+            row, *_ = matrix.unbind(1)
+            row.mul_(symmetric(x)[1][:, 0])
+            return matrix.abs()
+
+        def flipped_parts(x):
+            u, _, vh = SVD(x)
+            return u[..., :2].flip(-1)[..., 0] * vh.flip(-2)[..., 0, :]
+
+        def indexed_parts(x):
+            u, _, vh = SVD(x)
+            last = torch.tensor([-1, 0])
+            return u[..., :2][..., last][..., 0] * vh[..., last, :][..., 0, :]
+
         def cross_of_columns(x):
             v = symmetric(x)[1]
             return torch.linalg.cross(v, v * 2.0)
@@ -291,6 +306,9 @@ class TestSingularVectors(ExporterTestCase):
                 lambda x: torch.det(SVD(x)[0]),
                 lambda x: SVD(x)[2] ** 3,
                 lambda x: SVD(x)[2] / 2,
+                lambda x: SVD(x)[2].to(torch.bool) * SVD(x)[2],
+                flipped_parts,
+                indexed_parts,
             ],
             "aten.matmul.default reads": [
                 lambda x: SVD(x)[0] @ x,
@@ -308,11 +326,12 @@ class TestSingularVectors(ExporterTestCase):
             ],
             "aten.sum.default reads": [lambda x: (lambda u, s, vh: (u * vh).sum())(*SVD(x))],
             "aten.mean.dim reads": [lambda x: symmetric(x)[1].mean(0).abs()],
+            "aten.to.dtype reads": [lambda x: (9 * symmetric(x)[1]).to(torch.uint8)],
             "aten.relu.default reads": [lambda x: torch.relu(symmetric(x)[1])],
             "aten.add.Tensor reads": [lambda x: symmetric(x)[1] + 1.0],
             "aten.fill_.Tensor reads": [overwritten],
             "aten.copy_.default reads": [Keeps()],
-            "aten.mul_.Tensor reads": [seen],
+            "aten.mul_.Tensor reads": [seen, seen_in_rows],
             "aten.linalg_cross.default reads": [cross_of_columns],
             "aten.stack.default reads": [cross],
             "aten.flatten.using_ints reads": [of_the_batch],

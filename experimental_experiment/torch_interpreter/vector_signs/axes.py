@@ -154,10 +154,13 @@ def reordered(flow, node, given):
     factors = flow.of(value)
     if any(axis in signs.places[:-1] for signs in factors for axis in positions):
         raise SignsMatter
-    return frozenset(
-        Signs((signs.vectors, signs.start, order), signs.places) if signs.places[-1] in positions else signs
-        for signs in factors
-    )
+    reordered_signs = []
+    for signs in factors:
+        if signs.places[-1] in positions:
+            many = expression(shape_of(value)[signs.places[-1]])  # the first of a flip is the last of so many
+            signs = Signs((signs.vectors, signs.start, many, order), signs.places)
+        reordered_signs.append(signs)
+    return frozenset(reordered_signs)
 
 
 @rule("gather", "take_along_dim")

@@ -82,6 +82,8 @@ class Flow:
             factors = found[node.args[1]] if isinstance(found, list) else self.of(node.args[0])
             if factors:
                 self.factors[node] = factors
+            if node.args[0] in self.roots:  # one of several views
+                self.roots[node] = self.roots[node.args[0]]
             return
         if not isinstance(node.target, torch._ops.OpOverload):
             if any(self.factors.get(value) for value in node.all_input_nodes):
@@ -119,10 +121,10 @@ class Flow:
         """The factors of what an operator gives."""
         if name in UNSIGNED:
             return NONE
-        rule = RULES.get(name)
-        if rule is None:
+        known = RULES.get(name)
+        if known is None:
             raise SignsMatter
-        return rule(self, node, given)
+        return known(self, node, given)
 
     def root_of(self, node: torch.fx.Node) -> torch.fx.Node:
         """What has the memory of a node."""

@@ -29,8 +29,11 @@ from experimental_experiment.torch_interpreter.vector_signs.flow import SAME, Fl
 
 @rule(*SAME, *"neg negative sign sgn sin tan asin atan sinh asinh tanh erf".split())
 def odd(flow, node, given):
-    """f(-x) = -f(x)."""
-    return flow.of(node.args[0])
+    """f(-x) = -f(x), but for what has no sign any more."""
+    dtype = node.meta["val"].dtype
+    if dtype.is_signed or dtype is torch.bool:
+        return flow.of(node.args[0]) if dtype.is_signed else NONE
+    raise SignsMatter
 
 
 @rule("pow")
