@@ -108,6 +108,15 @@ def written(draw):
     return x
 
 
+def written_apart(draw):
+    """A copy, or ones like it, of which one of the parts along an axis is multiplied."""
+    x = draw.tensor()
+    x = x.clone() if draw.random.random() < 0.5 else torch.ones_like(x)
+    parts = x.unbind(draw.axis(x))
+    parts[draw.random.randrange(len(parts))].mul_(draw.tensor())
+    return x
+
+
 def on_a_diagonal(draw):
     """Identities in which elements are written, most of them on the diagonal."""
     x = torch.eye(SIZE, dtype=torch.float64).repeat(BATCH, 1, 1)
@@ -137,6 +146,9 @@ STEPS: tuple[Callable, ...] = (
     *(lambda draw: draw.tensor() * draw.tensor(),) * 2,
     lambda draw: draw.tensor() + draw.tensor(),
     lambda draw: draw.tensor().abs(),
+    lambda draw: (draw.tensor() * 3).to(torch.int32).to(torch.float64),
+    lambda draw: draw.tensor().to(torch.bool).to(torch.float64),
+    lambda draw: draw.tensor()[..., torch.tensor([-1, 0])],
     lambda draw: draw.tensor() ** draw.random.choice((2, 3)),
     lambda draw: torch.linalg.det(draw.tensor()),
     lambda draw: torch.linalg.inv(draw.tensor()),

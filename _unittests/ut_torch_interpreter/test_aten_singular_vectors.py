@@ -306,7 +306,7 @@ class TestSingularVectors(ExporterTestCase):
                 lambda x: torch.det(SVD(x)[0]),
                 lambda x: SVD(x)[2] ** 3,
                 lambda x: SVD(x)[2] / 2,
-                lambda x: SVD(x)[2].to(torch.bool) * SVD(x)[2],
+                lambda x: (lambda v: v.to(torch.bool) * v)(SVD(x)[2]),
                 flipped_parts,
                 indexed_parts,
             ],
