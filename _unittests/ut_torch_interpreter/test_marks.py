@@ -11,7 +11,7 @@ import experimental_experiment
 from experimental_experiment.torch_interpreter import marks
 
 PACKAGE = pathlib.Path(experimental_experiment.__file__).parent
-TORCH = {"example_value", "inline_constraints", "nn_module_stack", "stack_trace", "val"}
+TORCH = {"example_value", "inline_constraints", "nn_module_stack", "stack_trace", "unbacked_bindings", "val"}
 """Keys on nodes and modules of torch.fx, which are torch's."""
 
 

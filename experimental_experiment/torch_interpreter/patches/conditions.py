@@ -76,6 +76,10 @@ def equal_to_numbers(equal: Callable) -> Callable:
     return __eq__
 
 
+WHERE = torch.where
+"""The function, which other patches may wrap: a handler is given this one, but of methods what stands in their place."""
+
+
 @patch("torch", replaces=(HANDLER,), default=True)
 def conditions_of_bytes() -> Iterator[None]:
     """``torch.where(mask, x, y)`` of a mask of bytes, as pytorch-crf has it, is refused: eager takes it with a warning."""
@@ -86,12 +90,11 @@ def conditions_of_bytes() -> Iterator[None]:
 
 def with_booleans(override: Callable) -> Callable:
     """The handler that gives ``where`` booleans: what is not zero holds."""
-    functions = {torch.where: 0, torch.Tensor.where: 1}
 
     @functools.wraps(override)
     def _override(self: Any, func: Callable, args: tuple, kwargs: dict[str, Any]) -> tuple:
-        position = functions.get(func)
-        if position is not None:
+        if func is WHERE or func is torch.Tensor.where:
+            position = int(func is not WHERE)
             is_named = len(args) <= position
             condition = kwargs.get("condition") if is_named else args[position]
             if isinstance(condition, torch.Tensor) and condition.dtype == torch.uint8:

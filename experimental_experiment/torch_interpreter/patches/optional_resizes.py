@@ -13,9 +13,8 @@ import sys
 import types
 from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import sympy
 import torch
 
 from experimental_experiment.torch_interpreter.errors import CaptureError
@@ -29,12 +28,15 @@ from experimental_experiment.torch_interpreter.patches.optional_paddings import 
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 from experimental_experiment.torch_interpreter.symbols import expression_of
 
+if TYPE_CHECKING:
+    import sympy
+
 INTERPOLATE = torch.nn.functional.interpolate
 
 OPTIONS = frozenset(("size", "mode", "align_corners"))
 """Arguments of ``interpolate`` with which a size to itself changes nothing."""
 
-Flagged = dict[tuple[CodeType, int], list[sympy.Expr]]
+Flagged = dict[tuple[CodeType, int], list["sympy.Expr"]]
 """What an image is resized from where a flag asks for it, by the function and the line."""
 
 
@@ -98,6 +100,8 @@ def is_equal(size: int | torch.SymInt, expected: sympy.Expr) -> bool:
     expression = expression_of(size)
     if expression == expected or not isinstance(size, torch.SymInt):
         return expression == expected
+    import sympy  # a SymInt has loaded it, importing this file has not
+
     return size.node.shape_env._maybe_evaluate_static(sympy.Eq(expression, expected)) == sympy.true
 
 
