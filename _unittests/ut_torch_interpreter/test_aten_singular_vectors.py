@@ -172,6 +172,14 @@ def spanned(x):
     return vh[..., -1, :, None] * vh[..., -1, None, :]
 
 
+class Homography(torch.nn.Module):
+    """The vector that a matrix maps to the least, over its last element."""
+
+    def forward(self, x):
+        vector = SVD(x)[2][-1]
+        return vector / vector[-1]
+
+
 class TestSingularVectors(ExporterTestCase):
     CASES = {
         "rotation": (rotation, A),
@@ -194,20 +202,26 @@ class TestSingularVectors(ExporterTestCase):
         "written": (written, A),
         "a normal": (normal, A),
         "signed": (signed, A),
-        "ratios": (ratios, A.double()),
         "traces": (traces, A),
         "shrunk": (shrunk, A),
         "shrunk wide matrices": (shrunk, WIDE),
         "shrunk tall matrices": (shrunk, TALL),
-        "null space": (spanned, torch.randn(2, 3, 4).double()),
         "of zeros": (shrunk, torch.zeros(3, 3)),
+        "svd": (lambda x: aten.svd.default(x)[2].square(), TALL),
         "_linalg_svd": (lambda x: aten._linalg_svd.default(x, False, True)[0].square(), TALL),
         "_linalg_eigh": (lambda x: aten._linalg_eigh.default(x + x.mT, "U")[1].abs(), A),
+    }
+
+    COMPLETE = {
+        "ratios": (ratios, A.double()),
+        "null space": (spanned, torch.randn(2, 3, 4).double()),
         "svd": (lambda x: aten.svd.default(x, False)[2].square(), TALL),
     }
+    """All vectors of a square matrix, or but one: of other sizes more of them may be those of no singular value."""
 
     def test_same_as_eager(self):
         self.assert_cases(self.CASES)
+        self.assert_cases(self.COMPLETE, dynamic=False)
 
     def test_other_sizes(self):
         others = [(torch.randn(size),) for size in ((1, 3, 3), (5, 3, 3), (4, 2, 2), (3, 6, 6), (0, 4, 4))]
@@ -355,6 +369,23 @@ class TestSingularVectors(ExporterTestCase):
                 ExportError, "2 of its vectors are any of a space: full_matrices=False leaves them out"
             ):
                 to_onnx(function, (x,))
+
+    def test_null_spaces_of_dynamic_sizes(self):
+        """Eight points or more leave one vector at most of a homography's nine; fewer leave more, for some sizes."""
+        x = torch.randn(10, 9).double()
+        others = [(torch.randn(rows, 9).double(),) for rows in (8, 9, 30)]
+        shapes = ({0: torch.export.Dim("rows", min=8)},)
+        self.export_and_compare(Homography(), (x,), others=others, dynamic_shapes=shapes)
+        for function, least in (
+            (Homography(), 7),
+            (lambda x: SVD(x)[0].abs(), 8),
+            (lambda x: torch.svd(x, some=False)[2].abs(), 2),
+        ):
+            shapes = ({0: torch.export.Dim("rows", min=least)},)
+            with self.assertRaisesRegex(
+                ExportError, "for some sizes, two or more of its vectors are any of a space"
+            ):
+                to_onnx(function, (x,), dynamic_shapes=shapes)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ from experimental_experiment.torch_interpreter.emitter import INT64_MAX, INT64_M
 from experimental_experiment.torch_interpreter.errors import Untranslatable, target_name
 from experimental_experiment.torch_interpreter.registry import translates
 from experimental_experiment.torch_interpreter.sizes import is_int, larger, minus, plus, quotient, times
+from experimental_experiment.torch_interpreter.symbols import expression_of
 from experimental_experiment.torch_interpreter.torch_versions import installed
 from experimental_experiment.torch_interpreter.unread import unread
 from experimental_experiment.torch_interpreter.vector_signs.factors import Signs
@@ -165,13 +166,15 @@ def vectors_read(op, axes: Mapping[int, int]) -> set[int]:
 
 
 def refuse_null_space(node: torch.fx.Node, position: int, axis: int) -> None:
-    """Raise Untranslatable for the vectors at *position* when two or more are those of no singular value: not only their signs are open."""
+    """Raise Untranslatable for the vectors at *position* where two or more may be those of no singular value: not only their signs are open."""
     fakes = node.meta["val"]
-    sizes = fakes[position].shape[axis], fakes[1].shape[-1]
-    if all(isinstance(size, int) for size in sizes) and sizes[0] - sizes[1] > 1:
-        raise Untranslatable(
-            f"{sizes[0] - sizes[1]} of its vectors are any of a space: full_matrices=False leaves them out"
-        )
+    more = fakes[position].shape[axis] - fakes[1].shape[-1]
+    number = expression_of(more)
+    if isinstance(more, torch.SymInt):
+        number = more.node.shape_env.bound_sympy(number).upper
+    if number > 1:
+        many = number if isinstance(more, int) else "for some sizes, two or more"
+        raise Untranslatable(f"{many} of its vectors are any of a space: full_matrices=False leaves them out")
 
 
 def sorted_columns(op, columns: ir.Value, v: ir.Value, largest: bool = True) -> tuple[ir.Value, ...]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
+from experimental_experiment.torch_interpreter.symbols import expression_of
 from experimental_experiment.torch_interpreter.vector_signs.factors import (
     ALL,
     Signs,
     SignsMatter,
     at,
     axis_of,
-    expression,
     is_same,
     moved,
     product,
@@ -91,7 +91,7 @@ def select(flow, node, given):
     rest = {other: other - (other > axis) for other in range(len(shape_of(value))) if other != axis}
     if not isinstance(index, int):
         return moved(flow.of(value), rest)
-    index = index if index >= 0 else index + expression(shape_of(value)[axis])
+    index = index if index >= 0 else index + expression_of(shape_of(value)[axis])
     factors = []
     for signs in flow.of(value):
         if signs.places[-1] == axis:
@@ -115,7 +115,7 @@ def slices(flow, node, given):
     if given["step"] != 1 or not isinstance(start, int):
         raise SignsMatter
     if start < 0:
-        start = max(0, start + size) if isinstance(size, int) else start + expression(size)
+        start = max(0, start + size) if isinstance(size, int) else start + expression_of(size)
     if any(axis in signs.places[:-1] for signs in factors):
         raise SignsMatter
     return frozenset(
@@ -157,7 +157,9 @@ def reordered(flow, node, given):
     reordered_signs = []
     for signs in factors:
         if signs.places[-1] in positions:
-            many = expression(shape_of(value)[signs.places[-1]])  # the first of a flip is the last of so many
+            many = expression_of(
+                shape_of(value)[signs.places[-1]]
+            )  # the first of a flip is the last of so many
             signs = Signs((signs.vectors, signs.start, many, order), signs.places)
         reordered_signs.append(signs)
     return frozenset(reordered_signs)
@@ -193,7 +195,7 @@ def cat(flow, node, given):
         if any(axis in signs.places[:-1] for signs in term):
             raise SignsMatter
         if any(signs.places[-1] == axis for signs in term):
-            start += expression(shape_of(value)[axis])
+            start += expression_of(shape_of(value)[axis])
     return sum_of(counted)
 
 

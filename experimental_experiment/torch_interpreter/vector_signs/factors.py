@@ -10,6 +10,8 @@ from typing import Any
 
 import torch
 
+from experimental_experiment.torch_interpreter.symbols import expression_of
+
 ALL = ("all",)
 """The place of the product of all signs, as a determinant has it."""
 
@@ -59,14 +61,9 @@ def shape_of(node: Any) -> Sequence[Any]:
     return value.shape if isinstance(value, torch.Tensor) else ()
 
 
-def expression(size: Any) -> Any:
-    """A size as a number, or as an expression of symbols, which adds no guard when it is compared."""
-    return size.node.expr if isinstance(size, torch.SymInt) else size
-
-
 def is_same(one: Any, other: Any) -> bool:
     """Whether two sizes are one number, or one expression."""
-    return bool(expression(one) == expression(other))
+    return bool(expression_of(one) == expression_of(other))
 
 
 def same_sizes(one: Sequence[Any], other: Sequence[Any]) -> bool:

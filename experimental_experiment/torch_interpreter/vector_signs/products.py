@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from experimental_experiment.torch_interpreter.symbols import expression_of
 from experimental_experiment.torch_interpreter.vector_signs.factors import (
     ALL,
     NONE,
@@ -15,7 +16,6 @@ from experimental_experiment.torch_interpreter.vector_signs.factors import (
     Signs,
     SignsMatter,
     axis_of,
-    expression,
     is_same,
     moved,
     product,
@@ -223,7 +223,9 @@ def determinant(flow, node, given):
     for signs in flow.of(value):
         if signs.places[-1] in ends and not {*signs.places[:-1]}.intersection(ends):
             factors.append(
-                frozenset((Signs((signs.vectors, signs.start, expression(size)), (*signs.places[:-1], ALL)),))
+                frozenset(
+                    (Signs((signs.vectors, signs.start, expression_of(size)), (*signs.places[:-1], ALL)),)
+                )
             )
         elif {*signs.places}.intersection(ends) or not isinstance(size, int):
             raise SignsMatter
