@@ -7,7 +7,14 @@ import unittest
 import numpy as np
 import onnx_ir as ir
 import torch
-from transformers import Gemma2Config, Gemma2ForCausalLM
+from transformers import (
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    GPTJConfig,
+    GPTJForCausalLM,
+    GptOssConfig,
+    GptOssForCausalLM,
+)
 from transformers.cache_utils import DynamicCache
 from transformers.integrations.executorch import register_dynamic_cache_export_support
 
@@ -72,6 +79,36 @@ class TestInPlace(unittest.TestCase):
                 np.testing.assert_array_equal(
                     Generator(placed, 40, threads=1).generate(tokens, mask), expected
                 )
+
+    def test_sinks_and_quotients(self):
+        """gpt-oss, where a number of each head takes its share of the weights, and GPT-J, which divides the scores."""
+        sizes = {
+            "vocab_size": SHAPE["vocab_size"],
+            "n_embd": 32,
+            "n_layer": 2,
+            "n_head": 4,
+            "n_positions": 64,
+        }
+        none = {"bos_token_id": None, "eos_token_id": None, "tie_word_embeddings": False}
+        experts = {"num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 8, "sliding_window": 6}
+        models = {
+            "GPT-J": GPTJForCausalLM(GPTJConfig(**sizes, rotary_dim=4, initializer_range=0.4, **none)),
+            "gpt-oss": GptOssForCausalLM(GptOssConfig(**SHAPE, **experts, **none, pad_token_id=None)),
+        }
+        tokens, mask = left_padded(PROMPTS)
+        for name, model in models.items():
+            with self.subTest(name):
+                for parameter, value in model.named_parameters():
+                    if parameter.endswith("sinks"):
+                        torch.nn.init.normal_(value, std=2.0)
+                self.models[name] = model.eval()
+                self.addCleanup(self.models.pop, name)
+                expected = self.generated(name, tokens, mask, 34)
+                self.assertGreater(len(np.unique(expected[:, 6:])), 5)
+                heads = 4 if name == "GPT-J" else 2
+                generator = Generator(in_place(exported(model, heads, target_opset=20)), 40, threads=1)
+                self.assertTrue(generator.interface.is_shared)
+                np.testing.assert_array_equal(generator.generate(tokens, mask), expected)
 
     def test_local_functions(self):
         """They are inlined."""

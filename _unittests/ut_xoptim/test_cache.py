@@ -56,6 +56,15 @@ CAPPED = BEHIND.replace(
     f"{SCALED} {DIVIDED} pt = Tanh (pd) pc = Mul (pt, cap) r = Add (pc, bias)",
 )
 """Scores that are scaled behind the product, then capped."""
+SINKS = "sinks = Constant <value=float[1,4,1,1] {0.5,-1.0,2.0,0.1}> ()"
+CUT = "w = Slice (wc, first, end, last)"
+SUNK = TEXT.replace("a>", "a, float[B,4,S,1] se>").replace(
+    "w = Softmax <axis=-1> (r)",
+    f"{SINKS} queries = Shape <start=0, end=3> (qh) alone = Constant <value=int64[1] {{1}}> () end = Constant <value=int64[1] {{-1}}> () "
+    "sizes = Concat <axis=0> (queries, alone) se = Expand (sinks, sizes) rc = Concat <axis=-1> (r, se) "
+    f"wc = Softmax <axis=-1> (rc) {CUT}",
+)
+"""A number of each head that takes its share of the weights."""
 SMALLEST = TEXT.replace(GUARD, "").replace("(g)", "(a)").replace("{-inf}", "{-3.4028234663852886e+38}")
 """Keys that the smallest number closes."""
 
@@ -138,6 +147,13 @@ class TestGroupQueryAttention(unittest.TestCase):
             "scores that are capped at once": (CAPPED.replace(SCALED, "").replace("(ps, ", "(p, "), 2, 3),
             "capped scores without a quotient": (CAPPED.replace(DIVIDED, "").replace("(pd)", "(ps)"), 1, 2),
             "keys that the smallest number closes": (SMALLEST, 1, 3),
+            "sinks": (SUNK, 2, 4),
+            "sinks, after a past": (SUNK, 1, 1),
+            "sinks, cut along the last axis": (
+                SUNK.replace(CUT, "w = Slice (wc, first, end, end, alone)"),
+                2,
+                3,
+            ),
             "no guard": (TEXT.replace(GUARD, "").replace("(g)", "(a)"), 1, 2),
             "rows of all samples": (
                 TEXT.replace("int64[3]{0,0,32}", "int64[2]{-1,32}").replace("B,S,32] y", "R,32] y"),
@@ -201,6 +217,21 @@ class TestGroupQueryAttention(unittest.TestCase):
                 CAPPED.replace("<value=float {0.7}>", "<value=float[1,4,1,1] {0.7,0.8,0.9,1.0}>"),
                 "the scale is no positive number",
             ),
+            "two numbers of each head behind the scores": (
+                SUNK.replace("S,1] se", "S,2] se").replace("int64[1] {1}", "int64[1] {2}"),
+                "what stands beside the scores is not one number of each head",
+            ),
+            "sinks of which every second one is kept": (
+                SUNK.replace(
+                    CUT, "two = Constant <value=int64[1] {2}> () w = Slice (wc, first, end, last, two)"
+                ),
+                "what stands beside the scores is not one number of each head",
+            ),
+            "one sink of all heads": (
+                SUNK.replace("float[1,4,1,1] {0.5,-1.0,2.0,0.1}", "float[1,1,1,1] {0.5}"),
+                "what stands beside the scores is not one number of each head",
+            ),
+            "sinks before the scores": (SUNK.replace("(r, se)", "(se, r)"), None),
             "scores over zero": (CAPPED.replace("{0.5}", "{0.0}"), "the scale is no positive number"),
             "masked scores that are large": (TEXT.replace("{-inf}", "{-10000.0}"), mask),
             "another reader of the keys": (

@@ -49,7 +49,14 @@ def capped(product):
     """Scores as eager attention of transformers computes them: scaled behind the product, then, in Gemma 2, in a tanh."""
     scores = P.Mul(product, const("factor")) | product
     part = P.Div(scores, const("divisor")) | scores
-    return P.Mul(P.Tanh(part), const("cap")) | scores
+    return P.Mul(P.Tanh(part), const("cap")) | part
+
+
+def weights_of(scores):
+    """What a Softmax makes of scores; in gpt-oss a number of each head takes its share of them, the sink, and has no value."""
+    sinks = P.Expand(const("sinks"), var("shape_of_sinks"))
+    joined = P.Softmax(P.Concat(scores, sinks, name="with_sinks"), name="weights")
+    return P.Slice(joined, 0, -1, const("cut"), optional("step")) | P.Softmax(scores, name="weights")
 
 
 def attended(keys, values, scores_of=lambda product: product):
@@ -58,7 +65,7 @@ def attended(keys, values, scores_of=lambda product: product):
     product = P.MatMul(in_groups(scaled, "of_q"), P.Transpose(keys, perm=[0, 1, 3, 2], name="swap"))
     fused = P.FusedMatMul(in_groups(scaled, "of_q"), keys, transB=1, name="fused", domain=MICROSOFT)
     scores = scores_of(in_groups(product, "of_product") | in_groups(fused, "of_product"))
-    weights = in_groups(P.Softmax(P.Add(scores, bias), name="weights"), "of_weights")
+    weights = in_groups(weights_of(P.Add(scores, bias)), "of_weights")
     result = in_groups(P.MatMul(weights, values, name="attention"), "of_result")
     guarded = P.Where(var("closed"), 0.0, result) | result
     return P.Reshape(P.Transpose(guarded, perm=[0, 2, 1, 3], name="back") | guarded, var("shape"))
@@ -124,6 +131,7 @@ def written(op, root: ir.Node, found: dict, keys: ir.Value, values: ir.Value, in
         None,
         None,
         found["bias"],
+        None if found["sinks"] is None else op.Reshape(found["sinks"], [-1]),
         num_heads=heads,
         kv_num_heads=keys.shape[1],
         scale=factor,
@@ -284,9 +292,24 @@ def unfit_mask(found: dict, keys: ir.Value, past: ir.Value | None, opset: int) -
         return no("the mask is not of queries and keys")
     if closed is not None and not closes_rows(closed):
         return no("the guard differs between or within heads")
+    if found["sinks"] is not None and not are_sinks(found, shape):
+        return no("what stands beside the scores is not one number of each head")
     if shape[2] != 1 and not is_causal(found["bias"], shape[2], past):
         return no("the mask may let a query see later keys")
     return None
+
+
+def are_sinks(found: dict, heads: ir.Shape) -> bool:
+    """Whether one number of each head stands behind the scores of a query, and its weight alone is cut off."""
+    joined, sinks = found["with_sinks"], found["sinks"]
+    behind = joined.inputs[1].shape
+    return (
+        attribute_of(joined, "axis") in (-1, 3)
+        and ints_of(found["cut"]) in ([-1], [3])
+        and (found["step"] is None or number_of(found["step"]) == 1)
+        and (behind is not None and behind[-1] == 1)
+        and list(sinks.shape) == [1, heads[1], 1, 1]
+    )
 
 
 def joined(found: dict, root: ir.Node, keys: ir.Value) -> bool | None:
