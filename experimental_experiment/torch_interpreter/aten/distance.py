@@ -19,7 +19,7 @@ from experimental_experiment.torch_interpreter.aten.vector_norm import vector_no
 from experimental_experiment.torch_interpreter.emitter import rank
 from experimental_experiment.torch_interpreter.promotion import promote, result_dtype
 from experimental_experiment.torch_interpreter.registry import takes, translates
-from experimental_experiment.torch_interpreter.sizes import is_static, larger, sizes_of
+from experimental_experiment.torch_interpreter.sizes import is_static, label, larger, sizes_of
 
 aten = torch.ops.aten
 
@@ -65,10 +65,12 @@ def cosine_similarity(op, x1, x2, dim, eps):
     """
     dtype = result_dtype(x1, x2)
     x1, x2 = (x if x.dtype in dtypes.FLOATS else op.Cast(x, to=dtype) for x in (x1, x2))
-    if x1.shape != x2.shape:
-        x1, x2 = op.Expand(x1, op.shape_of(x2)), op.Expand(x2, op.shape_of(x1))
-    if rank(x1) == 0:
+    if rank(x1) == rank(x2) == 0:
         x1, x2 = op.Unsqueeze(x1, [0]), op.Unsqueeze(x2, [0])
+    dim -= max(rank(x1), rank(x2)) if dim >= 0 else 0
+    lengths = {label(op.size(x, dim)) if rank(x) >= -dim else 1 for x in (x1, x2)}
+    if len(lengths) > 1 or None in lengths:  # the vectors themselves may be repeated, and so are longer
+        x1, x2 = op.Expand(x1, op.shape_of(x2)), op.Expand(x2, op.shape_of(x1))
     units = [op.Div(x, op.Max(op.ReduceL2(x, [dim], keepdims=1), eps)) for x in (x1, x2)]
     return op.ReduceSum(op.Mul(*promote(op, *units)), [dim], keepdims=0)
 
