@@ -41,6 +41,11 @@ class TestSpecial(ExporterTestCase):
         "multigammaln": (aten.special_multigammaln.default, LINE.abs() + 2, 1),
         "zeta": (aten.special_zeta.default, torch.tensor([[2.0], [3.5], [1.0], [0.5]]), torch.tensor([0.5, 1, 20, -1])),
         "zeta below zero": (aten.special_zeta.default, torch.tensor([2.0, 3.0, 2.5, 2.0]), torch.tensor([-0.5, -30.5, -1.5, -3])),
+        "zeta of large numbers": (
+            aten.special_zeta.default,
+            torch.tensor([[math.inf], [1e30], [88.0], [89.0], [700.0]]),
+            torch.tensor([1, 0.5, -1e-30, 1e-30, -2.5, 2]),
+        ),
         "zeta with a number": (aten.special_zeta.other_scalar, torch.tensor([2.0, 3.0]), 1.5),
         "zeta of a number": (aten.special_zeta.self_scalar, 3, torch.tensor([2.0, 3.0])),
         "zeta in float64": (aten.special_zeta.default, torch.tensor([2.0, 3.0]).double(), torch.tensor([2, 3])),

@@ -245,7 +245,8 @@ def special_zeta(op, self, other):
 def hurwitz_zeta(op, s: ir.Value, q: ir.Value) -> ir.Value:
     """Terms until q passes 9, at least nine, then Euler and Maclaurin's formula for the others, as Cephes sums them."""
     first = op.Pow(q, op.Neg(s))
-    start = op.Add(q, op.Mul(first, 0.0))
+    infinity, nan = op.CastLike(math.inf, q), op.CastLike(math.nan, q)
+    start = op.Where(op.Less(s, 1.0), nan, q)  # of the shape of both: there is no sum of these powers
     least = op.Where(op.Greater(q, -1e6), q, op.CastLike(-1e6, q))
     terms = op.Max(op.Ceil(op.Sub(9.0, op.ReduceMin(least, keepdims=0))), 9.0)
 
@@ -260,10 +261,11 @@ def hurwitz_zeta(op, s: ir.Value, q: ir.Value) -> ir.Value:
     body = op.subgraph(step, [op.constant(0), op.constant(True), start_term, start, start_term])
     trips = op.Add(op.Cast(terms, to=ir.DataType.INT64), 1)
     total, at, term = op.Loop(trips, True, start_term, start, start_term, body=body, outputs=3)
-    total = with_remainder(op, s, total, at, term)
+    # after a term that adds nothing Cephes stops: of large s, the factors are infinite and would make NaN of it
+    negligible = op.Less(op.Abs(term), op.Abs(op.Mul(total, 2.0**-53)))
+    total = op.Where(negligible, total, with_remainder(op, s, total, at, term))
     pole = op.And(op.LessOrEqual(q, 0.0), op.Equal(q, op.Floor(q)))
     undefined = op.And(op.LessOrEqual(q, 0.0), op.Not(op.Equal(s, op.Floor(s))))
-    infinity, nan = op.CastLike(math.inf, q), op.CastLike(math.nan, q)
     total = op.Where(pole, infinity, op.Where(undefined, nan, total))
     return op.Where(op.Equal(s, 1.0), infinity, op.Where(op.Less(s, 1.0), nan, total))
 
