@@ -111,6 +111,85 @@ class TestBatchesOfAnySize(ExporterTestCase):
             places(5, 3),
             floats(3),
         ),
+        "scatter in place": (lambda x, i: x.clone().scatter_(0, i, 1.0), floats(5), places(5, 3)),
+        "scatter in place, of values": (
+            lambda x, i, y: (
+                x.clone().scatter_(-1, i, y).scatter_add_(0, i, y).scatter_reduce_(0, i, y, "amin")
+            ),
+            floats(5),
+            places(1, 1),
+            floats(1),
+        ),
+        "scatter in place, that multiplies": (
+            lambda x, i: x.clone().scatter_(0, i, x[:1], reduce="multiply").scatter_(0, i, 2.0, reduce="add"),
+            floats(5),
+            places(5, 1),
+        ),
+        "rows in place": (
+            lambda x, y: (
+                x.clone().index_add_(0, torch.tensor([1, 1]), y).index_copy_(0, torch.tensor([2, 0]), y)
+            ),
+            floats(3, 4),
+            floats(2, 4),
+        ),
+        "renorm": (lambda x: x.renorm(2, 0, 1.0) - x.clone().renorm_(1, 1, 0.5), floats(3, 4)),
+        "copies of views": (
+            lambda x: (
+                torch.unbind_copy(x, 1)[2] + torch.split_with_sizes_copy(x, [1, 2], 1)[1][:, 0],
+                torch.select_copy(x, 0, 1) + torch.slice_copy(x, 0, 1).sum(0),
+                torch.squeeze_copy(x[:1]) + torch.squeeze_copy(x[:1], 0) + torch.squeeze_copy(x[:1], (0, 1)),
+                torch.unsqueeze_copy(x, -1),
+                torch.t_copy(x) + torch.transpose_copy(x, 0, 1) + torch.permute_copy(x, (1, 0)),
+                torch.view_copy(x, (6,)) + torch.detach_copy(x).flatten(),
+            ),
+            floats(2, 3),
+            {"out_dims": 0},
+        ),
+        "cat": (lambda x, y: torch.cat([x, y, x[:1]]), floats(3, 4), floats(2, 4)),
+        "cat with shared values": (
+            lambda x: torch.cat([torch.ones(3, 1, dtype=torch.int64), x], -1),
+            floats(3, 4),
+        ),
+        "cat after an empty vector": (lambda x: torch.cat([torch.tensor([]), x.half()], 1), floats(3, 4)),
+        "hstack of numbers": (lambda x: torch.hstack([x.sum(), x.mean()]), floats(3)),
+        "vander": (lambda x: torch.vander(x) + torch.vander(x, 4, increasing=True), floats(4)),
+        "searchsorted": (
+            lambda x, y: torch.searchsorted(x.sort().values, y, right=True),
+            floats(5),
+            floats(3, 2),
+        ),
+        "searchsorted of a number": (
+            lambda x, y: torch.searchsorted(x, y, sorter=x.argsort()),
+            floats(5),
+            floats(),
+        ),
+        "searchsorted of rows": (
+            lambda x, y: torch.searchsorted(x.sort().values, y, side="left"),
+            floats(2, 5),
+            floats(2, 3),
+        ),
+        "take": (lambda x, i: x.take(i) + x.take(torch.tensor([5, 0])), floats(2, 3), places(6, 2)),
+        "isin": (
+            lambda i: torch.isin(i, torch.tensor([1, 3])) | torch.isin(i, 2, invert=True),
+            places(5, 6),
+        ),
+        "gradient": (lambda x: torch.gradient(x, spacing=0.5, dim=0, edge_order=2)[0], floats(4, 2)),
+        "tensorsolve": (
+            lambda a, b: torch.linalg.tensorsolve(a + 9 * torch.eye(4), b),
+            floats(4, 4),
+            floats(4),
+        ),
+        "losses": (
+            lambda x, y: (
+                F.kl_div(x.log_softmax(-1), y.softmax(-1), reduction="batchmean"),
+                F.margin_ranking_loss(x, y, y.sign(), margin=0.5),
+                F.triplet_margin_loss(x, y, x * 2, reduction="none"),
+                F.soft_margin_loss(x, y.sign()),
+                F.multi_margin_loss(x, torch.tensor([0, 3, 1])),
+            ),
+            floats(3, 4),
+            floats(3, 4),
+        ),
         "scatter_add": (lambda i, y: torch.zeros(4).scatter_add(0, i, y), places(4, 3), floats(3)),
         "cross_entropy": (lambda x, i: F.cross_entropy(x, i), floats(3, 5), places(5, 3)),
         "layer_norm": (torch.nn.LayerNorm(4), floats(3, 4)),
@@ -253,7 +332,7 @@ class TestBatchesOfAnySize(ExporterTestCase):
                 (torch.randn(3, 1, 2, 6), torch.randn(3, 4, 2, 3)),
             ),
             "an operator under torch.vmap takes the size of the batch for a number: give the function whole batches, or call "
-            "torch._higher_order_ops.map": (lambda x: torch.renorm(x, 2, 0, 1.0), (lines,)),
+            "torch._higher_order_ops.map": (lambda x: torch.histc(x, 4, -2, 2), (lines,)),
             "aten.gather.default under torch.vmap has numbers: give each an axis of one element": (
                 lambda x, i: x.gather(0, i),
                 (rows[:, 0], zeros),

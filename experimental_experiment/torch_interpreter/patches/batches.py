@@ -6,6 +6,7 @@ Source of semantics: aten/src/ATen/functorch/BatchRules*.cpp.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import threading
 import warnings
@@ -14,6 +15,7 @@ from typing import Any
 
 import torch
 from torch._C import _functorch as functorch
+from torch._decomp import global_decomposition_table
 from torch._decomp.decompositions import upsample_compute_output_size
 
 from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
@@ -38,13 +40,16 @@ FIRST = "FuncTorchDynamicLayerFrontMode"
 RULES: dict[torch._ops.OpOverload, Callable] = {}
 """The rules of operators: called with the operator, the size of the batch and the arguments, tensors being `Operand`."""
 
+COMPOSED: dict[torch._ops.OpOverload, Callable] = {}
+"""What computes an operator by others, which have rules: functorch would call it on each sample, or asks for sizes."""
+
 
 @patch("torch", replaces=(VMAP,), default=True)
 def batches_of_any_size() -> Iterator[None]:
     """``torch.vmap`` of a linear layer, a norm, a convolution, a pool or attention fixes the size of the batch to the example's, or is refused.
 
-    So do upsampling, ``gather``, ``scatter``, ``index_select``, ``index_add``, what is made of them (``torch.quantile``, ``F.cross_entropy``)
-    and ``torch.linalg.solve``: functorch's rules for them are written for numbers. Batches of static sizes stay with those.
+    So do upsampling, ``cat``, ``gather``, ``scatter``, ``index_select``, ``index_add``, also in place, what is made of them (``torch.quantile``,
+    ``F.cross_entropy``), other losses, copies of views and ``torch.linalg.solve``: functorch's rules for them are written for numbers. Batches of static sizes stay with those.
     """
     importlib.import_module("torch._functorch.vmap")
     with wrapped({VMAP: of_any_size}):
@@ -83,6 +88,8 @@ def symbolic_rules() -> Iterator[None]:
                 warnings.simplefilter("ignore")
                 for operator, rule in RULES.items():
                     Symbolic.library.impl(operator, kernel(operator, rule), KEY)
+                for operator, function in COMPOSED.items():
+                    Symbolic.library.impl(operator, function, KEY)
                 Symbolic.library.impl(attention, kernel(attention, scaled_dot_product_attention), RANDOM)
                 Symbolic.library.impl(aten.linear.default, linear, FIRST)
         Symbolic.users += 1
@@ -171,7 +178,103 @@ def plain(values: Any) -> Any:
     )
 
 
+# ---- operators made of others
+
+
+def copied(view: torch._ops.OpOverload) -> Callable:
+    """A copy of what a view shows."""
+
+    def copy(*args: Any, **kwargs: Any) -> Any:
+        return torch.utils._pytree.tree_map(torch.clone, view(*args, **kwargs))
+
+    return copy
+
+
+def in_place(functional: torch._ops.OpOverload) -> Callable:
+    """What an operator returns, written to its first argument; *copy_* refuses one that all samples share."""
+
+    def write(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
+        return self.copy_(functional(self, *args, **kwargs))
+
+    return write
+
+
+def vander(x: torch.Tensor, N: int | None = None, increasing: bool = False) -> torch.Tensor:
+    """The matrix of powers, in the order of falling ones unless *increasing*."""
+    powers = torch.linalg.vander(x, N=N)
+    return powers if increasing else powers.flip(-1)
+
+
+COMPOSED.update(
+    {
+        getattr(getattr(aten, f"{view}_copy"), overload): copied(getattr(getattr(aten, view), overload))
+        for view, overload in (
+            *(("detach", "default"), ("permute", "default"), ("select", "int"), ("slice", "Tensor")),
+            *(
+                ("split_with_sizes", "default"),
+                ("squeeze", "default"),
+                ("squeeze", "dim"),
+                ("squeeze", "dims"),
+            ),
+            *(("t", "default"), ("transpose", "int"), ("unbind", "int"), ("unsqueeze", "default")),
+            ("view", "default"),
+        )
+    }
+)
+COMPOSED.update(
+    {
+        getattr(getattr(aten, f"{name}_"), overload): in_place(getattr(getattr(aten, name), overload))
+        for name, overload in (
+            *(("index_add", "default"), ("index_copy", "default"), ("renorm", "default")),
+            *(("scatter", "reduce"), ("scatter", "src"), ("scatter", "value"), ("scatter", "value_reduce")),
+            *(("scatter_add", "default"), ("scatter_reduce", "two")),
+        )
+    }
+)
+COMPOSED.update(
+    {
+        operator: operator.decompose
+        for operator in (
+            *(getattr(aten.gradient, overload) for overload in aten.gradient.overloads()),
+            *(aten.kl_div.default, aten.linalg_tensorsolve.default, aten.margin_ranking_loss.default),
+            aten.triplet_margin_loss.default,
+        )
+    }
+)
+COMPOSED.update(
+    {
+        operator: global_decomposition_table["post_autograd"][operator]
+        for operator in (
+            *(aten.isin.Tensor_Scalar, aten.isin.Tensor_Tensor, aten.multi_margin_loss.default),
+            *(aten.renorm.default, aten.soft_margin_loss.default, aten.take.default),
+        )
+    }
+)
+COMPOSED[aten.vander.default] = vander
+
+
 # ---- axes
+
+
+@batches(aten.cat.default)
+def cat(operator, size, tensors, dim=0):
+    """Those of each sample, one after the other; an empty vector may stand beside tensors of more axes."""
+    rank = max(tensor.rank for tensor in tensors)
+    dtype = functools.reduce(torch.promote_types, [tensor.value.dtype for tensor in tensors])
+    joined = [tensor.expanded(size) for tensor in tensors if tensor.rank == rank]
+    return operator(joined, dim % rank + 1).to(dtype)
+
+
+@batches(aten.searchsorted.Tensor)
+def searchsorted(operator, size, sorted_sequence, self, *, sorter=None, **options):
+    """Positions in the sequence of each sample, or in the one that they share."""
+    values = self.expanded(size)
+    sequence = sorted_sequence.expanded(size)
+    order = sorter if sorter is None else sorter.expanded(size)
+    if sorted_sequence.rank > 1:
+        return operator(sequence, values, sorter=order, **options)
+    found = operator(sequence, values.reshape(values.shape[0], -1), sorter=order, **options)
+    return found.reshape(values.shape)
 
 
 @batches(
