@@ -116,6 +116,39 @@ class TestShortcuts(ExporterTestCase):
                 with self.subTest(promise), self.assertRaisesRegex(CaptureError, "data-dependent"):
                     to_onnx(Call(function), (X, MASK), export_options=ExportOptions(patches=patches), **ROWS)
 
+    def test_the_hint_of_a_condition_with_a_name(self):
+        def on_equal(x, mask):
+            same = torch.equal(x, x.abs())
+            if same:
+                return x
+            return -x
+
+        def on_allclose(x, mask):
+            if torch.allclose(x, x.abs()):
+                return x
+            return -x
+
+        def on_marks(x, mask):
+            marked = mask.any()
+            x = x * 2
+            if not marked:
+                x = x * mask[:, None]
+            return x
+
+        for function in (on_equal, on_allclose, on_marks):
+            with self.subTest(function.__name__), self.assertRaisesRegex(CaptureError, r"\{'shortcuts'\}"):
+                to_onnx(Call(function), (X, MASK), **ROWS)
+
+        def on_a_sum(x, mask):
+            positive = x.sum() > 0
+            if positive:
+                return x
+            return -x
+
+        with self.assertRaisesRegex(CaptureError, r"\{'branches_of_data'\}") as caught:
+            to_onnx(Call(on_a_sum), (X, MASK), **ROWS)
+        self.assertNotIn("{'shortcuts'}", str(caught.exception))
+
     def test_other_branches_stay_refused(self):
         def on_a_sum(x, mask):
             return x if x.sum() > 0 else -x

@@ -7,6 +7,7 @@ import functools
 import inspect
 import linecache
 import os
+import re
 import sysconfig
 import textwrap
 import traceback
@@ -170,6 +171,19 @@ def deciding_lines(source: str) -> list[range]:
     loops = [node for node in nodes_of(source) if isinstance(node, ast.While)]
     deciding = [loop if isinstance(loop.test, ast.Constant) else loop.test for loop in loops]
     return [range(node.lineno, node.end_lineno + 1) for node in deciding]
+
+
+def with_value(source: Source) -> str:
+    """The line of an ``if`` that asks for a name, with what its function gives the name above in its place; other lines as they are."""
+    file, line, _, text = source
+    asked = re.match(r"(?:if|elif) (?:not )?(\w+):", text)
+    for above in reversed(linecache.getlines(file)[: line - 1]) if asked else ():
+        given = re.match(rf"\s*{asked[1]} = (.*\S)", above)
+        if given:
+            return f"{text[: asked.start(1)]}{given[1]}{text[asked.end(1) :]}"
+        if re.match(r"\s*(def|class) ", above):
+            break
+    return text
 
 
 def nodes_of(source: str) -> Iterator[ast.AST]:

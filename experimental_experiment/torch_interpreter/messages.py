@@ -28,6 +28,7 @@ from experimental_experiment.torch_interpreter.frames import (
     decides_turns,
     is_library,
     is_library_code,
+    with_value,
 )
 
 if TYPE_CHECKING:
@@ -358,7 +359,7 @@ TURNS = (
 """The advice for such a line, when the data decide."""
 
 SHORTCUT = re.compile(
-    r"^(if|elif)\b.*(\.(all|any|equal)\(|(numel\(\)|len\(.*\)|shape\[\d\]|size\(\d\)) *(==|!=|>) *0\b)"
+    r"^(if|elif)\b.*(\.(all|any|allclose|equal)\(|(numel\(\)|len\(.*\)|shape\[\d\]|size\(\d\)) *(==|!=|>) *0\b)"
 )
 """A line of a model that asks whether all, any or none are marked or found."""
 
@@ -502,7 +503,9 @@ def advice_for_the_data(error: BaseException, source: Source) -> str:
     if decides_turns(*source[:2]):
         return WHILES
     is_branch = bool(BRANCH.search(source[3]))
-    if "ata-dependent" in text and (SHORTCUT.search(source[3]) or (is_branch and NOTHING.search(text))):
+    if "ata-dependent" in text and (
+        SHORTCUT.search(with_value(source)) or (is_branch and NOTHING.search(text))
+    ):
         return SHORTCUTS
     if is_branch:
         return BRANCHES
