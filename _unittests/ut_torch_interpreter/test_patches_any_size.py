@@ -47,6 +47,12 @@ FUNCTIONS = {
         torch.linalg.matrix_norm(x, math.inf),
         torch.linalg.matrix_norm(torch.stack([x, x - 1], 1), 1, (-1, 0), keepdim=True),
     ),
+    "spectral norms": lambda x, k: (
+        torch.linalg.norm(x, 2),
+        torch.linalg.norm(x, -2, keepdim=True),
+        torch.linalg.matrix_norm(torch.stack([x, x - 1], 1), 2, (-1, 0), keepdim=True),
+        torch.linalg.matrix_norm(torch.stack([x, x - 1], 1), 2, dtype=torch.float64),
+    ),
     "other norms": lambda x, k: (
         torch.linalg.norm(x),
         torch.linalg.norm(x[0], 1),
@@ -101,6 +107,11 @@ class TestAnySize(ExporterTestCase):
         with self.assertLogs("experimental_experiment", "WARNING") as logs:
             to_onnx(Model(lambda x: torch.cov(x)), ARGS[:1], dynamic_shapes=({0: "rows"},))
         self.assertIn("rows != 1", "".join(logs.output))
+
+    def test_covariances_of_no_observation(self):
+        model, args = Model(lambda x: (torch.cov(x.T), torch.cov(x.half().T, correction=2))), ARGS[:1]
+        others = [(torch.randn(n, args[0].shape[1]),) for n in (0, 1, 2)]
+        self.export_and_compare(model, args, others=others, dynamic_shapes=({0: "rows"},))
 
     def test_norms_of_what_is_selected(self):
         class Norms(torch.nn.Module):

@@ -42,7 +42,7 @@ LOGSUMEXP = torch.ops.aten.logsumexp.default
 def functions_of_any_size() -> Iterator[None]:
     """``torch.take_along_dim(x, i, 1)`` and ``torch.unravel_index`` fix sizes to the example's; ``torch.cov`` is refused for any size.
 
-    So do ``fill_diagonal_`` and ``torch.corrcoef``; ``torch.linalg.norm(x, 1)`` and ``torch.linalg.multi_dot`` fix sizes, too.
+    So do ``fill_diagonal_`` and ``torch.corrcoef``; ``torch.linalg.norm(x, 1)``, ``torch.linalg.norm(x, 2)`` and ``torch.linalg.multi_dot`` fix sizes, too.
     ``similarity[mask].view(n, -1).logsumexp(1)``, and a batch or instance norm of ``points[mask]``, are refused, because they ask whether
     the data select anything.
     """
@@ -215,24 +215,26 @@ def covariance(input: torch.Tensor, correction: int) -> torch.Tensor:
     """The covariances of rows, of one row a number."""
     rows = input.reshape(1, -1) if input.dim() < 2 else input
     rows = rows - rows.mean(1, keepdim=True)
-    return (rows @ rows.T / torch.sym_max(rows.shape[1] - correction, 0)).squeeze()
+    # a tensor: torch takes for granted that a dynamic size is not 0, of whose rows these are NaN
+    freedom = torch.scalar_tensor(rows.shape[1] - correction, dtype=torch.int64).clamp(min=0)
+    return (rows @ rows.T / freedom).squeeze()
 
 
 def matrix_norm(of_numbers: Callable) -> Callable:
-    """`torch.linalg.matrix_norm`, and `torch.linalg.norm` of matrices, where `largest_sums` knows them."""
+    """`torch.linalg.matrix_norm`, and `torch.linalg.norm` of matrices, where `largest_values` knows them."""
     is_for_batches = of_numbers is torch.linalg.matrix_norm
 
     @functools.wraps(of_numbers)
     def called(*args: Any, **options: Any) -> torch.Tensor:
         is_matrix = bool(args) and args[0].dim() >= 2 and (is_for_batches or args[0].dim() == 2)
         is_symbolic = bool(args) and functions_of_any_size.is_used_for(*args[0].shape)
-        norm = largest_sums(is_matrix, *args, **options) if is_symbolic else None
+        norm = largest_values(is_matrix, *args, **options) if is_symbolic else None
         return of_numbers(*args, **options) if norm is None else norm
 
     return called
 
 
-def largest_sums(
+def largest_values(
     is_matrix: bool,
     x: torch.Tensor,
     ord: Any = None,
@@ -242,21 +244,26 @@ def largest_sums(
     dtype: torch.dtype | None = None,
     out: torch.Tensor | None = None,
 ) -> torch.Tensor | None:
-    """A norm of matrices that is the largest, or the smallest, sum of a column or of a row; None for any other.
+    """A norm of matrices that is the largest, or the smallest, sum of a column or of a row, or singular value; None for any other.
 
     *is_matrix*: whether the last axes are those of the matrices when *dim* says nothing.
     """
     axes = (-2, -1) if dim is None and is_matrix else dim
-    is_sum = isinstance(ord, (int, float)) and abs(ord) in (1, math.inf) and x.dtype.is_floating_point
-    if not is_sum or out is not None or not isinstance(axes, (tuple, list)) or len(axes) != 2:
+    is_known = isinstance(ord, (int, float)) and abs(ord) in (1, 2, math.inf) and x.dtype.is_floating_point
+    if not is_known or out is not None or not isinstance(axes, (tuple, list)) or len(axes) != 2:
         return None
     places = [range(x.dim())[axis] for axis in axes if -x.dim() <= axis < x.dim()]
     if len({*places}) != 2:
         return None  # torch says so
+    choose = torch.amax if ord > 0 else torch.amin
+    if abs(ord) == 2:
+        matrices = (x if dtype is None else x.to(dtype)).movedim(places, (-2, -1))
+        values = choose(torch.linalg.svdvals(matrices), -1)
+        return values.unsqueeze(min(places)).unsqueeze(max(places)) if keepdim else values
     summed, other = places if abs(ord) == 1 else reversed(places)
     sums = torch.linalg.vector_norm(x, 1, summed, keepdim, dtype=dtype)
     left = other if keepdim or other < summed else other - 1
-    return (torch.amax if ord > 0 else torch.amin)(sums, left, keepdim)
+    return choose(sums, left, keepdim)
 
 
 def products(of_numbers: Callable) -> Callable:
