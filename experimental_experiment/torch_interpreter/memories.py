@@ -6,6 +6,7 @@ import collections
 import functools
 import operator
 import sys
+import threading
 import types
 from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from typing import Any
@@ -23,7 +24,7 @@ CONTAINERS = (collections.OrderedDict, dict, list, collections.deque, set)
 WRAPPERS = (collections.UserDict, collections.UserList)
 """Classes whose objects hold a container."""
 
-OF_PYTHON = (types.SimpleNamespace,)
+OF_PYTHON = (types.SimpleNamespace, threading.local)
 """Classes of Python's whose objects have attributes as those of a model do."""
 
 TRACED = (FakeTensor, FunctionalTensor)
@@ -130,7 +131,7 @@ def contents_of(memory: Memory) -> dict | list:
 @functools.lru_cache(maxsize=4096)
 def is_plain(kind: type) -> bool:
     """Whether the objects of a class have attributes, and are neither modules, tensors and classes nor torch's or Python's."""
-    if kind in OF_PYTHON:
+    if issubclass(kind, OF_PYTHON):
         return True
     if not has_attributes(kind) or issubclass(kind, (torch.nn.Module, torch.Tensor, type, types.ModuleType)):
         return False
@@ -146,7 +147,12 @@ def has_attributes(kind: type) -> bool:
 
 
 def own_attributes(value: Any) -> dict[str, Any]:
-    """The attributes of an object that no ``__getattr__`` answers for, none for a class, or where it shows none of its own."""
+    """The attributes of an object that no ``__getattr__`` answers for, none for a class, or where it shows none of its own.
+
+    Those of a ``threading.local`` are this thread's.
+    """
+    if issubclass(type(value), threading.local):
+        return vars(value)
     if isinstance(value, type) or not has_attributes(type(value)):
         return {}
     try:

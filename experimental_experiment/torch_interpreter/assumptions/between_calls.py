@@ -1,4 +1,4 @@
-"""What another call of the model would find changed: numbers that a module counts, tensors that it keeps, random numbers of Python and of numpy.
+"""What another call of the model would find changed: numbers that a module counts, tensors that it keeps, iterators, random numbers of Python and of numpy.
 
 torch.export follows tensors alone, and of what is kept the buffers. The program has what the others were in the call that was captured.
 """
@@ -8,10 +8,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import importlib
+import operator
 import pickle
 import random
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -47,10 +49,8 @@ def what_one_call_changes(module: torch.nn.Module) -> Iterator[list[Change]]:
     """Find what a call of a module changes and its next one reads, while it is captured; what is yielded has each of it at the end."""
     reached: list[types.FunctionType] = []
     holders = holders_in(module, reached)
-    inside = Before(holders)
+    inside = Before(holders, {"Python's random": random, "numpy.random": np.random})
     around = Before([])
-    drawn = drawn_numbers(holders)
-    states = [state_of(generator) for generator in drawn.values()]
     found: dict[str, Change] = {}
     found_around: dict[str, Change] = {}
 
@@ -76,10 +76,6 @@ def what_one_call_changes(module: torch.nn.Module) -> Iterator[list[Change]]:
     with captures_begin(begin), wrapped(dict.fromkeys(RESTORING, comparing)):
         yield changes
     inside.compare(found)
-    for (name, generator), state in zip(drawn.items(), states, strict=True):
-        if state_of(generator) != state:
-            text = f"{name} gave numbers to the captured call: where the model uses them, it holds them"
-            found[text] = Change(text)
     changes += {**found, **found_around}.values()
 
 
@@ -91,10 +87,19 @@ class Before:
         values: the attributes that are numbers or texts, by what keeps them and their names.
         modules: the submodules of those that have some.
         kept: those that may keep a tensor, or a list.
+        drawn: the generators and the iterators, by their names, with their states.
     """
 
-    def __init__(self, holders: list[Holder]):
+    def __init__(self, holders: list[Holder], generators: Mapping[str, Any] = MappingProxyType({})):
+        """*generators*: others that are asked, by their names."""
         self.holders = holders
+        named = {
+            holder.named(name): value
+            for holder in holders
+            for name, value in holder.attributes.items()
+            if gives_values(value)
+        }
+        self.drawn = [(name, value, state_of(value)) for name, value in {**generators, **named}.items()]
         self.values = {
             (id(holder), name): value
             for holder in holders
@@ -110,7 +115,7 @@ class Before:
 
     def compare(self, found: dict[str, Change]) -> None:
         """Add what is changed by now to *found*, by its text."""
-        texts = [*self.changed_values(), *self.changed_modules()]
+        texts = [*self.changed_values(), *self.changed_modules(), *self.changed_generators()]
         for change in [*map(Change, texts), *changed(self.holders, self.kept)]:
             found[change.text] = dataclasses.replace(change, earlier=found.get(change.text))
 
@@ -140,6 +145,14 @@ class Before:
                     change += "another one" if type(last) is type(module) else f"a {type(last).__name__}"
                     yield f"the model does what the captured call does: {change} after it\n{located(source)}"
 
+    def changed_generators(self) -> Iterator[str]:
+        """A text for each of the generators and the iterators that have given something."""
+        for name, generator, (told, held) in self.drawn:
+            now, holds = state_of(generator)
+            if now != told or len(held) != len(holds) or not all(map(operator.is_, held, holds)):
+                kind = "values" if isinstance(generator, Iterator) else "numbers"
+                yield f"{name} gave {kind} to the captured call: where the model uses them, it holds them"
+
 
 def default_of(holder: Holder, name: str) -> Any:
     """The number or the text that the class of what has an attribute gives where it has none itself, None where it gives none."""
@@ -154,22 +167,25 @@ def warn_of_changes(found: list[Change], program: Program) -> None:
             logger.warning("%s", change.text)
 
 
-def drawn_numbers(holders: list[Holder]) -> dict[str, Any]:
-    """The random generators that are no torch.Generator, by their names: Python's and numpy's own, and those that the model keeps."""
-    kept = {
-        holder.named(name): value
-        for holder in holders
-        for name, value in holder.attributes.items()
-        if isinstance(value, (random.Random, np.random.Generator, np.random.RandomState))
-        and not isinstance(value, random.SystemRandom)  # which has no state
-    }
-    return {"Python's random": random, "numpy.random": np.random, **kept}
+def gives_values(value: Any) -> bool:
+    """Whether a value is a random generator that is no torch.Generator, or an iterator of Python's."""
+    if isinstance(value, (random.Random, np.random.Generator, np.random.RandomState)):
+        return not isinstance(value, random.SystemRandom)  # which has no state
+    return isinstance(value, Iterator) and type(value).__module__ in ("builtins", "itertools")
 
 
-def state_of(generator: Any) -> Any:
-    """What a generator draws next, as something that can be compared."""
+def state_of(generator: Any) -> tuple[Any, list[Any]]:
+    """What a generator gives next, as something that can be compared, and objects that are the same until then.
+
+    ``itertools.count`` tells its number, iterators of lists how many are left; ``itertools.cycle``, ``zip`` and ``map`` tell nothing.
+    """
+    if isinstance(generator, types.GeneratorType):
+        frame = generator.gi_frame
+        return (frame.f_lasti, [*frame.f_locals.values()]) if frame else (None, [])
+    if isinstance(generator, Iterator):
+        return (repr(generator), operator.length_hint(generator)), []
     if isinstance(generator, np.random.Generator):
-        return pickle.dumps(generator.bit_generator.state)
+        return pickle.dumps(generator.bit_generator.state), []
     if hasattr(generator, "get_state"):
-        return pickle.dumps(generator.get_state(legacy=False))
-    return generator.getstate()
+        return pickle.dumps(generator.get_state(legacy=False)), []
+    return generator.getstate(), []

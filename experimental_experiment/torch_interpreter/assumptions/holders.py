@@ -10,7 +10,7 @@ import itertools
 import linecache
 import types
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -58,6 +58,28 @@ Taken = list[tuple[types.FunctionType, list[Access]]]
 SETTING = ("setattr", "__setattr__")
 """Functions that write what a text names."""
 
+GETTING = ("getattr", "hasattr")
+"""Functions that read it."""
+
+
+class Through(NamedTuple):
+    """How what is kept is read and written without its name.
+
+    Attributes:
+        called: functions that write it when they are called.
+        read: properties that read it.
+        written: those that write it.
+    """
+
+    called: Collection[str] = ()
+    read: Collection[str] = ()
+    written: Collection[str] = ()
+
+
+ITSELF = Through()
+"""By its name alone."""
+
+
 DEPTH = 4
 """So many plain objects in one another are looked into: an EncoderDecoderCache, a cache, one of its layers, and one more."""
 
@@ -97,6 +119,25 @@ class Holder:
         """The functions that may read and write what it keeps."""
         yield from itertools.chain.from_iterable(map(methods_of, self.kinds))
         yield from self.others
+
+    def properties(self) -> Iterator[tuple[str, property]]:
+        """The properties of the classes whose objects keep it, with their names."""
+        for base in itertools.chain.from_iterable(kind.__mro__ for kind in self.kinds):
+            if base is not torch.nn.Module:
+                yield from ((name, item) for name, item in vars(base).items() if isinstance(item, property))
+
+    def through(self, name: str) -> Through:
+        """The properties that read and write an attribute."""
+        read, written = set(), set()
+        for shown, item in self.properties():
+            for names, kinds, function in (
+                (read, (LOADED, ADDED), item.fget),
+                (written, (STORED,), item.fset),
+            ):
+                code = getattr(function, "__code__", None)
+                if code and any(kind in kinds for kind, *_ in accesses(code, name, self.access)):
+                    names.add(shown)
+        return Through((), read, written)
 
     def functions_around(self) -> Iterator[types.FunctionType]:
         """Those of the classes around it."""
@@ -147,15 +188,23 @@ def holders_in(module: torch.nn.Module, reached: Sequence[types.FunctionType] = 
     for path, part in module.named_modules():
         others = tuple(kind for kind in modules if kind is not type(part))
         found.append(Holder(path, vars(part), (type(part),), around=others, reached=reached))
-    seen = {id(holder.attributes) for holder in found}
-    level = found
+    return [*found, *objects_of(found, tuple(modules), reached)]
+
+
+def objects_of(
+    holders: Sequence[Holder], kinds: tuple[type, ...], reached: Sequence[types.FunctionType]
+) -> list[Holder]:
+    """The plain objects that holders keep, `DEPTH` in one another. *kinds*: other classes whose functions may read and write them."""
+    seen = {holder.identity for holder in holders}
+    found: list[Holder] = []
+    level = holders
     for _ in range(DEPTH):
         inner = []
         for holder in level:
             for name, value in holder.attributes.items():
                 for place, item in objects_in(holder.named(name), value):
                     if identity(item) not in seen:
-                        held = Holder(place, attributes_of(item), (type(item), *modules), reached=reached)
+                        held = Holder(place, attributes_of(item), (type(item), *kinds), reached=reached)
                         seen.add(identity(item))
                         inner.append(held)
         found, level = found + inner, inner
@@ -183,9 +232,9 @@ def identity(value: Any) -> int:
 
 
 def holders_around(model: torch.nn.Module) -> list[Holder]:
-    """The classes of a model, the globals and the variables of outer functions that the functions which it calls may read or write.
+    """The classes of a model, the globals, the variables of outer functions and the defaults that the functions which it calls may read or write.
 
-    To be called where a capture begins, see `looked_into`.
+    The objects among them, too. To be called where a capture begins, see `looked_into`.
     """
     owners, names = looked_into(model)
     functions = tuple(names)
@@ -204,10 +253,19 @@ def holders_around(model: torch.nn.Module) -> list[Holder]:
     for function in functions:
         if vars(function):
             found.append(Holder(function.__name__, Some(vars(function), words), others=functions))
+        if defaults := defaults_of(function):
+            found.append(Holder("", defaults, others=(function,), access="FAST"))
     for each in outer_variables(functions):
         kept = Closed(each.name, each.cell)
         found.append(Holder("", kept, others=tuple(each.users), access="DEREF"))
-    return found
+    return [*found, *objects_of(found, (), functions)]
+
+
+def defaults_of(function: types.FunctionType) -> dict[str, Any]:
+    """The arguments that a function has another value for, with it."""
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    values = dict(zip(reversed(names), reversed(function.__defaults__ or ())))
+    return {**values, **(function.__kwdefaults__ or {})}
 
 
 def line_that_reads(holder: Holder, name: str) -> Source | None:
@@ -216,11 +274,13 @@ def line_that_reads(holder: Holder, name: str) -> Source | None:
     None where all that read it do so in order to add to it, as counters that nobody asks are, or to tell it once, and where each function
     that writes it does that first.
     """
-    taken = taken_by(holder, name)
+    through = holder.through(name)
+    taken = taken_by(holder, name, through)
     names = [function.__name__ for function, steps in taken if only_writes(steps)]
     writers = frozenset(writer for writer in names if not begins(writer) and writer not in UNNAMED)
     if writers:
-        taken = [(each, [*accesses(each.__code__, name, holder.access, writers)]) for each, _ in taken]
+        through = through._replace(called=writers)
+        taken = [(each, [*accesses(each.__code__, name, holder.access, through)]) for each, _ in taken]
     is_kept = any(
         steps[0][0] != STORED and STORED in (kind for kind, *_ in steps) for _, steps in taken if steps
     )
@@ -229,11 +289,11 @@ def line_that_reads(holder: Holder, name: str) -> Source | None:
     return lines[0] if lines else None
 
 
-def taken_by(holder: Holder, name: str) -> Taken:
+def taken_by(holder: Holder, name: str, through: Through) -> Taken:
     """What functions do with what is kept: those that may write it, or others with them, where one of them does."""
 
     def found(functions: Iterable[types.FunctionType]) -> Taken:
-        return [(each, [*accesses(each.__code__, name, holder.access)]) for each in functions]
+        return [(each, [*accesses(each.__code__, name, holder.access, through)]) for each in functions]
 
     own = found(holder.functions())
     if writes(own):
@@ -273,28 +333,33 @@ def methods_of(kind: type) -> Iterator[types.FunctionType]:
                         yield function
 
 
-def accesses(code: types.CodeType, name: str, access: str, writers: Collection[str] = ()) -> Iterator[Access]:
+def accesses(code: types.CodeType, name: str, access: str, through: Through = ITSELF) -> Iterator[Access]:
     """How a function, and those in it, read and write what has a *name*, with the lines: `ADDED` is a read of ``self.count += 1``.
 
-    *writers*: functions that write it, as those do that call them.
+    ``getattr(self, "h", None)`` reads an attribute.
     """
     loads = ("LOAD_ATTR", "LOAD_METHOD") if access == "ATTR" else (f"LOAD_{access}",)
     store = f"STORE_{access}"
     lines = dict(dis.findlinestarts(code))
-    steps, line = list(dis.get_instructions(code)), code.co_firstlineno
+    read, written = {name, *through.read}, {name, *through.written}
+    steps, line, called = list(dis.get_instructions(code)), code.co_firstlineno, ""
     for position, step in enumerate(steps):
         line = lines.get(step.offset) or line
-        is_call = step.opname in CALLING and step.argval in writers
-        if (step.opname == store and step.argval == name) or is_call:
+        is_call = step.opname in CALLING and step.argval in through.called
+        if step.opname == "LOAD_GLOBAL":
+            called = step.argval
+        if (step.opname == store and step.argval in written) or is_call:
             yield STORED, code, line
-        elif step.opname in loads and step.argval == name and not is_of_another(code, steps, position):
+        elif step.opname == "LOAD_CONST" and step.argval == name and access == "ATTR" and called in GETTING:
+            yield LOADED, code, line
+        elif step.opname in loads and step.argval in read and not is_of_another(code, steps, position):
             is_added = (
                 steps[position - 1].opname in COPIES if access == "ATTR" else adds(steps[position:], store)
             )
             yield ADDED if is_added else LOADED, code, line
     for part in code.co_consts:
         if isinstance(part, types.CodeType):
-            yield from accesses(part, name, access, writers)
+            yield from accesses(part, name, access, through)
 
 
 def is_of_another(code: types.CodeType, steps: Sequence[dis.Instruction], position: int) -> bool:

@@ -228,24 +228,27 @@ def line_that_reads_entries(holder: Holder, name: str) -> Source | None:
     """
     lines: list[Source] = []
     is_kept = is_added_to = is_emptied = False
+    names = {name, *holder.through(name).read}
     for function in holder.functions():
-        steps = list(uses(function.__code__, name, holder.access))
+        steps = list(uses(function.__code__, names, holder.access))
         lines += [source_at(code, line) for use, code, line in steps if use == "read"]
-        names = [use for use, *_ in steps]
-        is_kept |= names[:1] == ["read"] and len({*names}) > 1
-        is_added_to |= "add" in names
-        is_emptied |= names[:1] == ["empty"] and not begins(function.__name__)
+        order = [use for use, *_ in steps]
+        is_kept |= order[:1] == ["read"] and len({*order}) > 1
+        is_added_to |= "add" in order
+        is_emptied |= order[:1] == ["empty"] and not begins(function.__name__)
     return lines[0] if lines and (is_kept or (is_added_to and not is_emptied)) else None
 
 
-def uses(code: types.CodeType, name: str, access: str) -> Iterator[tuple[str, types.CodeType, int]]:
-    """What a function, and those in it, do with the entries of what has a *name*, in order: read, add, put or empty."""
+def uses(
+    code: types.CodeType, names: Collection[str], access: str
+) -> Iterator[tuple[str, types.CodeType, int]]:
+    """What a function, and those in it, do with the entries of what has one of some *names*, in order: read, add, put or empty."""
     lines = dict(dis.findlinestarts(code))
     steps, line = list(dis.get_instructions(code)), code.co_firstlineno
     variables: set[str] = set()
     for position, step in enumerate(steps):
         line = lines.get(step.offset) or line
-        is_it = step.argval == name and step.opname in (f"LOAD_{access}", f"STORE_{access}")
+        is_it = step.argval in names and step.opname in (f"LOAD_{access}", f"STORE_{access}")
         if is_it and step.opname != f"STORE_{access}" and steps[position + 1].opname == "STORE_FAST":
             variables.add(steps[position + 1].argval)  # past = self.past
         elif is_it or (step.opname == "LOAD_FAST" and step.argval in variables):
@@ -253,7 +256,7 @@ def uses(code: types.CodeType, name: str, access: str) -> Iterator[tuple[str, ty
             yield from ((each, code, line) for each in (("read", "add") if use == "take" else (use,)))
     for part in code.co_consts:
         if isinstance(part, types.CodeType):
-            yield from uses(part, name, access)
+            yield from uses(part, names, access)
 
 
 def use_of(steps: Sequence[dis.Instruction]) -> str:
