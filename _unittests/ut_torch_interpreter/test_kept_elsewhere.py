@@ -68,6 +68,19 @@ class WritesAPropertyFirst(Shown):
         return x + self.past
 
 
+class HasAShape(Shown):
+    """A property that has the name of one of tensors."""
+
+    @property
+    def shape(self):
+        return self._past.shape
+
+    def forward(self, x):
+        rows = x.shape[0]
+        self._past = x * rows
+        return self._past + self.shape[0]
+
+
 class HasALocal(torch.nn.Module):
     make = threading.local
 
@@ -195,7 +208,7 @@ class TestKeptElsewhere(ExporterTestCase):
         HasADefault: "cache.keys is None before it, a tensor after it",
         ReadsAGlobal: "CACHE.keys is None before it, a tensor after it",
     }
-    QUIET = WritesAPropertyFirst, WritesInAThreadFirst, FillsADefault
+    QUIET = WritesAPropertyFirst, HasAShape, WritesInAThreadFirst, FillsADefault
 
     def test_what_is_read(self):
         for options in (None, ExportOptions(tracing="make_fx")):

@@ -121,10 +121,11 @@ class Holder:
         yield from self.others
 
     def properties(self) -> Iterator[tuple[str, property]]:
-        """The properties of the classes whose objects keep it, with their names."""
+        """The properties of the classes whose objects keep it, with their names, but those that tensors have: ``x.shape`` is no cache's."""
         for base in itertools.chain.from_iterable(kind.__mro__ for kind in self.kinds):
-            if base is not torch.nn.Module:
-                yield from ((name, item) for name, item in vars(base).items() if isinstance(item, property))
+            for name, item in vars(base).items():
+                if isinstance(item, property) and not hasattr(torch.Tensor, name):
+                    yield name, item
 
     def through(self, name: str) -> Through:
         """The properties that read and write an attribute."""
@@ -269,7 +270,12 @@ def defaults_of(function: types.FunctionType) -> dict[str, Any]:
 
 
 def line_that_reads(holder: Holder, name: str) -> Source | None:
-    """The first line that reads what is kept under a name, where what the call before has left there is read.
+    """The first of `lines_that_read`, None where there is none."""
+    return next(iter(lines_that_read(holder, name)), None)
+
+
+def lines_that_read(holder: Holder, name: str) -> list[Source]:
+    """The lines that read what is kept under a name, where what the call before has left there is read.
 
     None where all that read it do so in order to add to it, as counters that nobody asks are, or to tell it once, and where each function
     that writes it does that first.
@@ -285,8 +291,7 @@ def line_that_reads(holder: Holder, name: str) -> Source | None:
         steps[0][0] != STORED and STORED in (kind for kind, *_ in steps) for _, steps in taken if steps
     )
     lines = [source_at(code, line) for _, steps in taken for kind, code, line in steps if kind == LOADED]
-    lines = [line for line in lines if not tells_once(*line[:2], name)] if is_kept else []
-    return lines[0] if lines else None
+    return [line for line in lines if not tells_once(*line[:2], name)] if is_kept else []
 
 
 def taken_by(holder: Holder, name: str, through: Through) -> Taken:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import dis
+import reprlib
 import types
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
@@ -19,7 +20,9 @@ from experimental_experiment.torch_interpreter.assumptions.holders import (
     begins,
     identity,
     line_that_reads,
+    lines_that_read,
 )
+from experimental_experiment.torch_interpreter.assumptions.remade import only_remakes
 from experimental_experiment.torch_interpreter.errors import Source, located
 from experimental_experiment.torch_interpreter.frames import is_library, source_at
 from experimental_experiment.torch_interpreter.memories import (
@@ -129,6 +132,8 @@ def changed(holders: Sequence[Holder], before: Sequence[Kept]) -> Iterator[Chang
     attributes = {(id(kept.holder), kept.name): kept for kept in before}
     known = {holder.identity for holder in holders}
     for holder in holders:
+        made: list[torch.Tensor] = []
+        sizes: list[tuple[Kept, Kept]] = []
         for name in [*holder.attributes]:
             value = holder.attributes.get(name)
             if name in REGISTERED or not may_keep(value):
@@ -139,6 +144,9 @@ def changed(holders: Sequence[Holder], before: Sequence[Kept]) -> Iterator[Chang
                 continue
             last = Kept.of(holder, name, known)
             new = [x for x in last.leaves if isinstance(x, TRACED) and not any(x is y for y in first.leaves)]
+            made += new
+            if isinstance(value, (tuple, list)) and not in_place and last.numbers and not last.leaves:
+                sizes.append((first, last))
             is_longer = in_place and not isinstance(value, dict) and last.count != first.count
             is_counted = in_place and differ(first.numbers, last.numbers)
             if new or is_longer or is_counted:
@@ -147,6 +155,22 @@ def changed(holders: Sequence[Holder], before: Sequence[Kept]) -> Iterator[Chang
                     change = f"{holder.named(name)} is {described(first)} before it, {described_again(last, first, bool(new))} after it"
                     text = f"the model does what the captured call does: {change}\n{located(source)}"
                     yield Change(text, tuple(new), tuple(first.leaves))
+        for first, last in sizes:
+            yield from changed_sizes(first, last, tuple(made))
+
+
+def changed_sizes(first: Kept, last: Kept, made: tuple[torch.Tensor, ...]) -> Iterator[Change]:
+    """The change of an attribute that is a tuple or a list of numbers, as sizes are which the next call compares with its own.
+
+    *made*: what else is kept by now. Where nothing but that depends on the comparison, it decides whether the next call differs.
+    """
+    is_other = len(first.numbers) != len(last.numbers) or differ(first.numbers, last.numbers)
+    lines = lines_that_read(last.holder, last.name) if is_other else []
+    remakes = only_remakes(lines, last.name)
+    if lines and (made if remakes else first.value is not None) and not is_library(lines[0][0]):
+        change = f"{last.holder.named(last.name)} is {reprlib.repr(first.value)} before it, {reprlib.repr(last.value)} after it"
+        text = f"the model does what the captured call does: {change}\n{located(lines[0])}"
+        yield Change(text, made if remakes else ())
 
 
 def described(kept: Kept) -> str:
