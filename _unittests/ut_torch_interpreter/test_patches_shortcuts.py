@@ -33,6 +33,11 @@ class TestPositionEmbeddings(ExporterTestCase):
         with torch.no_grad():
             self.export_and_compare(tower(), images(2, 24, 24), others=others, dynamic_shapes=self.SHAPES)
 
+    def test_what_torchdynamo_follows(self):
+        """Attention asks whether torch.jit traces."""
+        with torch.no_grad(), self.assertNoLogs("experimental_experiment", "WARNING"):
+            self.export_and_compare(tower(), images(1, 24, 24), export_options=ExportOptions(strict=True))
+
     def test_the_size_of_the_example_without_it(self):
         options = ExportOptions(patches=False)
         with torch.no_grad(), self.assertLogs("experimental_experiment", "WARNING") as logs:

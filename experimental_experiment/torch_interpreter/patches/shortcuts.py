@@ -82,6 +82,8 @@ def position_embeddings() -> Iterator[None]:
 
     def of_sizes(is_tracing: Callable) -> Callable:
         def called() -> bool:
+            if torch.compiler.is_dynamo_compiling():  # strict=True: torch.jit does not trace then
+                return False
             asking = sys._getframe(1)
             if is_modeling(asking.f_globals.get("__name__", "")) and has_symbolic_sizes(asking):
                 position_embeddings.used()
