@@ -1,5 +1,6 @@
 """Random tensors: dtype and shape as eager, the mean and the spread of the distribution, other numbers at each run."""
 
+import math
 import unittest
 
 import torch
@@ -71,6 +72,9 @@ class TestRandom(ExporterTestCase):
         "one draw": (aten.multinomial.default, WEIGHTS.repeat(5000, 1), 1),
         "draws without replacement": (aten.multinomial.default, WEIGHTS.repeat(5000, 1), 2),
         "events": (aten.poisson.default, FLOATS + 4),
+        "gamma": (aten._standard_gamma.default, FLOATS + 4),
+        "gamma, below 1": (aten._standard_gamma.default, FLOATS + 0.8),
+        "gamma, float64": (aten._standard_gamma.default, FLOATS.double() + 1.5),
     }
     COMPLEX = {
         "uniform": lambda x: aten.rand.default(SHAPE, dtype=torch.complex64),
@@ -157,6 +161,54 @@ class TestRandom(ExporterTestCase):
         )
         got = run(session(model), module.tensors())[0]
         self.assertLess(abs(float(got.median()) - 1.0), 0.2)
+
+    def test_gamma_of_other_sizes_and_edges(self):
+        model = to_onnx(
+            Call(aten._standard_gamma.default, (FLOATS,), {}),
+            (FLOATS,),
+            dynamic_shapes=(({0: "n", 1: "m"},),),
+        )
+        edges = torch.tensor([[0.0, 1e-8, 1e8, math.inf]])
+        for concentration in (edges, torch.ones(0, 3), torch.full((1, 1), 0.01)):
+            got, expected = (
+                run(session(model), [concentration])[0],
+                torch._standard_gamma(concentration),
+            )
+            self.assertEqual((got.dtype, got.shape), (expected.dtype, expected.shape))
+            if concentration is edges:
+                torch.testing.assert_close(got, expected, rtol=0.01, atol=0)
+
+    def test_distributions_made_of_gamma(self):
+        kinds = torch.distributions
+        for promise, function in {
+            "Gamma": lambda x: kinds.Gamma(x + 2, x + 3).rsample(),
+            "Chi2": lambda x: kinds.Chi2(x + 4).sample(),
+            "StudentT": lambda x: kinds.StudentT(x + 9).sample(),
+            "FisherSnedecor": lambda x: kinds.FisherSnedecor(x + 30, x + 60).sample(),
+            "NegativeBinomial": lambda x: kinds.NegativeBinomial(x + 5, x + 0.5).sample(),
+        }.items():
+            with self.subTest(promise):
+                self.assert_distributed(function, FLOATS)
+
+    def test_two_draws_of_events_are_independent(self):
+        """In the first run of a session too, where two Loops that draw would draw the same."""
+        for function, deviation in (
+            (lambda x: torch.poisson(x + 9) - torch.poisson(x + 9), 18**0.5),
+            (lambda x: torch._standard_gamma(x + 4) - torch._standard_gamma(x + 4), 8**0.5),
+        ):
+            module = Call(function, (FLOATS,), {})
+            got = run(session(to_onnx(module, module.tensors())), module.tensors())[0]
+            self.assertLess(abs(float(got.std()) / deviation - 1), 0.1)
+
+    def test_events_of_other_times(self):
+        model = to_onnx(
+            Call(aten.poisson.default, (FLOATS,), {}), (FLOATS,), dynamic_shapes=(({0: "n", 1: "m"},),)
+        )
+        for time in (torch.zeros(1, 2), torch.ones(0, 3), torch.full((5000, 2), 900.0)):
+            got = run(session(model), [time])[0]
+            self.assertEqual((got.dtype, got.shape), (time.dtype, time.shape))
+            if time.numel():
+                self.assertLessEqual(abs(float(got.mean() - time.mean())), 0.05 * float(time.mean()) ** 0.5)
 
     def test_two_draws_differ(self):
         module = Call(lambda x: torch.bernoulli(x + 0.5) - torch.bernoulli(x + 0.5), (FLOATS,), {})

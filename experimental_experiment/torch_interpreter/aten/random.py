@@ -32,6 +32,10 @@ DIGITS = {
 """Binary digits of the numbers that torch draws below 1, and of the integers that it draws as floats."""
 
 
+ATTEMPTS = 12
+"""How many numbers are drawn for one of the gamma distribution."""
+
+
 def draws(target: torch._ops.OpOverload, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
     """Whether an operator, called so, draws random numbers: torch calls every attention and every recurrent layer random."""
     if torch.Tag.nondeterministic_seeded not in getattr(target, "tags", ()):
@@ -134,23 +138,32 @@ def normal_like(op, self, mean, std):
 
 @translates(aten.poisson.default)
 def poisson(op, self):
-    """How many events happen in the time *self* when one is expected in the time 1; counted in a Loop."""
-    time = op.Cast(self, to=drawn_dtype(self))
-    first = waiting(op, self, time.dtype)
-    events = op.Mul(first, 0.0)
+    """How many events happen in the time *self* when one is expected in the time 1: their probabilities are added up to a uniform number.
 
-    def some(inner, clock):
-        early = inner.Cast(inner.LessOrEqual(clock, time), to=ir.DataType.UINT8)
-        return inner.Cast(inner.ReduceMax(early, keepdims=0), to=BOOL)
+    It is drawn before the Loop that adds: onnxruntime seeds random operators by their place in their graph, so that two Loops draw the same.
+    """
+    time = op.Cast(self, to=DOUBLE)
+    drawn = uniform(op, self, DOUBLE)
 
-    def step(inner, iteration, go, clock, count):
-        count = inner.Add(count, inner.CastLike(inner.LessOrEqual(clock, time), count))
-        clock = inner.Add(clock, waiting(inner, clock, clock.dtype))
-        return [some(inner, clock), clock, count]
+    def some(inner, total, count, logarithm):
+        """Which numbers have not been reached; rounding must not keep a sum below one for ever."""
+        goes_on = inner.Or(inner.Less(count, time), inner.Greater(logarithm, -60.0))
+        left = inner.And(inner.Less(total, drawn), goes_on)
+        return left, inner.Greater(inner.ReduceSum(inner.Cast(left, to=INT64), keepdims=0), 0)
 
-    go = some(op, first)
-    body = op.subgraph(step, [op.constant(0, INT64), go, first, events])
-    return op.CastLike(op.Loop(None, go, first, events, body=body, outputs=2)[1], self)
+    def step(inner, iteration, go, total, count, logarithm):
+        left, _ = some(inner, total, count, logarithm)
+        count = inner.Where(left, inner.Add(count, 1.0), count)
+        following = inner.Sub(inner.Add(logarithm, inner.Log(time)), inner.Log(count))
+        logarithm = inner.Where(left, following, logarithm)
+        total = inner.Where(left, inner.Add(total, inner.Exp(logarithm)), total)
+        return [some(inner, total, count, logarithm)[1], total, count, logarithm]
+
+    none, never = op.Neg(time), op.Mul(drawn, 0.0)
+    state = [op.Exp(none), never, none]
+    go = some(op, *state)[1]
+    body = op.subgraph(step, [op.constant(0, INT64), go, *state])
+    return op.CastLike(op.Loop(None, go, *state, body=body, outputs=3)[1], self)
 
 
 @translates(aten.rand.default, aten.rand.generator)
@@ -242,6 +255,34 @@ def random(op, self):
 def random_to(op, self, to):
     """Uniform integers from 0 to *to*, excluded."""
     return integers(op, self, 0, to, self.dtype)
+
+
+@translates(aten._standard_gamma.default)
+def standard_gamma(op, self):
+    """Numbers of the gamma distribution of rate 1, by the method of Marsaglia and Tsang: the first of several that it accepts.
+
+    It refuses less than one of twenty, all of `ATTEMPTS` once in 10 ** 15. They are no Loop: onnxruntime seeds random operators by
+    their place in their graph, so that two Loops draw the same. Concentrations below 1 are those of one more, times a power of a
+    uniform number. NaN is accepted.
+    """
+    concentration = op.Cast(self, to=drawn_dtype(self))
+    dtype = concentration.dtype
+    small = op.Less(concentration, 1.0)
+    scale = op.Sub(op.Where(small, op.Add(concentration, 1.0), concentration), 1 / 3)
+
+    attempts = op.Expand(scale, op.Concat([ATTEMPTS], op.Shape(self), axis=0))
+    x = normal(op, attempts, dtype)
+    base = op.Add(op.Div(x, op.Sqrt(op.Mul(scale, 9.0))), 1.0)
+    cube = op.Mul(op.Mul(base, base), base)
+    bound = op.Mul(scale, op.Add(op.Sub(1.0, cube), op.Log(op.Max(cube, 0.0))))
+    bound = op.Add(bound, op.Mul(op.Mul(x, x), 0.5))
+    refused = op.Or(op.LessOrEqual(base, 0.0), op.GreaterOrEqual(survival(op, attempts, dtype), bound))
+    first = op.ArgMax(op.Cast(op.Not(refused), to=ir.DataType.INT32), axis=0, keepdims=1)
+    drawn = op.Mul(scale, op.Squeeze(op.GatherElements(cube, first, axis=0), [0]))
+
+    power = op.Exp(op.Div(survival(op, self, dtype), concentration))
+    drawn = op.CastLike(op.Where(small, op.Mul(drawn, power), drawn), self)
+    return op.Max(drawn, op.constant(float(torch.finfo(dtypes.torch_dtype(self.dtype)).tiny), self.dtype))
 
 
 @translates(aten.randperm.default, aten.randperm.generator)
