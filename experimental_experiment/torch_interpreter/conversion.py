@@ -46,6 +46,7 @@ from experimental_experiment.torch_interpreter.interpreter import (
 from experimental_experiment.torch_interpreter.journal import Journal
 from experimental_experiment.torch_interpreter.passes import finish, options_of
 from experimental_experiment.torch_interpreter.patches.patch import used_patches
+from experimental_experiment.torch_interpreter.runtime.draws import warn_of_equal_draws
 from experimental_experiment.torch_interpreter.runtime.kernels import NEWEST
 from experimental_experiment.torch_interpreter.runtime.table import refuse_misfit_target
 from experimental_experiment.torch_interpreter.signature import Input, Program, name_dimensions
@@ -135,6 +136,8 @@ def to_ir(
     model = model_of(op)
     refuse_unused_domains(target_opset, model)
     journal.optimized = finish(model, context, options, bool(inline), classes, journal.progress)
+    if runtime == "onnxruntime":
+        warn_of_equal_draws(model.graph)
     journal.program, journal.rows = program, context.applied
     journal.exported = capture_options.program if isinstance(capture_options, CapturedOnce) else None
     return model
