@@ -211,7 +211,7 @@ class TestKeptElsewhere(ExporterTestCase):
     QUIET = WritesAPropertyFirst, HasAShape, WritesInAThreadFirst, FillsADefault
 
     def test_what_is_read(self):
-        for options in (None, ExportOptions(tracing="make_fx"), ExportOptions(strict=True)):
+        for options in (None, ExportOptions(tracing="make_fx")):
             for kind, text in self.TOLD.items():
                 with self.subTest(kind.__name__, options=options):
                     model = kind()

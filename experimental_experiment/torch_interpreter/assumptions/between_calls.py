@@ -27,7 +27,6 @@ from experimental_experiment.torch_interpreter.assumptions.holders import (
     line_that_reads,
 )
 from experimental_experiment.torch_interpreter.assumptions.kept_tensors import Change, changed, kept_in
-from experimental_experiment.torch_interpreter.assumptions.replayed import calls_end
 from experimental_experiment.torch_interpreter.errors import located
 from experimental_experiment.torch_interpreter.patches.patch import wrapped
 from experimental_experiment.torch_interpreter.patches.whole_numbers import captures_begin, looked_into
@@ -46,11 +45,8 @@ RESTORING = (
 
 
 @contextlib.contextmanager
-def what_one_call_changes(module: torch.nn.Module, is_followed: bool) -> Iterator[list[Change]]:
-    """Find what a call of a module changes and its next one reads, while it is captured; what is yielded has each of it at the end.
-
-    *is_followed*: whether TorchDynamo runs the model.
-    """
+def what_one_call_changes(module: torch.nn.Module) -> Iterator[list[Change]]:
+    """Find what a call of a module changes and its next one reads, while it is captured; what is yielded has each of it at the end."""
     reached: list[types.FunctionType] = []
     holders = holders_in(module, reached)
     inside = Before(holders, {"Python's random": random, "numpy.random": np.random})
@@ -64,24 +60,20 @@ def what_one_call_changes(module: torch.nn.Module, is_followed: bool) -> Iterato
         reached[:] = looked_into(model)[1]
         found_around.clear()
 
-    def compare() -> None:
-        inside.compare(found)
-        around.compare(found_around)
-
     def comparing(restoring: Callable) -> Callable:
         @contextlib.contextmanager
         def called(root: torch.nn.Module) -> Iterator[None]:
             with restoring(root):
                 yield
-                compare()
+                inside.compare(found)
+                around.compare(found_around)
 
         return called
 
     for path in RESTORING:  # they bring TorchDynamo, as torch.export does when it is called
         importlib.import_module(path.rpartition(".")[0])
     changes: list[Change] = []
-    following = calls_end(compare) if is_followed else contextlib.nullcontext()
-    with captures_begin(begin), wrapped(dict.fromkeys(RESTORING, comparing)), following:
+    with captures_begin(begin), wrapped(dict.fromkeys(RESTORING, comparing)):
         yield changes
     inside.compare(found)
     changes += {**found, **found_around}.values()

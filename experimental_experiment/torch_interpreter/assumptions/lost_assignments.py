@@ -15,7 +15,6 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from experimental_experiment.torch_interpreter.assumptions.kept_tensors import is_constant
-from experimental_experiment.torch_interpreter.assumptions.replayed import calls_end
 from experimental_experiment.torch_interpreter.memories import put_into
 from experimental_experiment.torch_interpreter.patches.patch import replaced
 from experimental_experiment.torch_interpreter.signature import Program
@@ -69,12 +68,11 @@ class Following:
 
 
 @contextlib.contextmanager
-def lost_assignments(module: torch.nn.Module, is_followed: bool) -> Iterator[dict[str, Assignment]]:
+def lost_assignments(module: torch.nn.Module) -> Iterator[dict[str, Assignment]]:
     """Yield the buffers and the parameters that get another tensor meanwhile, by name, but those buffers that torch.export follows.
 
     It follows an assignment to a buffer of the module itself, ``self.b = h``, and loses what is put there otherwise,
     ``self._buffers["b"] = h``, and what was no tensor before. It counts these as well when it looks for the inputs of the others.
-    *is_followed*: whether TorchDynamo runs the model: all buffers are lost, and it refuses new parameters.
     """
     parts = [*module.named_modules()]
     kinds = {
@@ -115,21 +113,10 @@ def lost_assignments(module: torch.nn.Module, is_followed: bool) -> Iterator[dic
                 kind = "parameter" if full in parameters else "buffer"
                 assigned.setdefault(full, Assignment(kind, before[name], tensor))
 
-    registered = [(path, part._buffers, dict(part._buffers)) for path, part in parts]
-    left: dict[str, Assignment] = {}  # TorchDynamo follows `note`, too, and takes what that notes away
-
-    def compare() -> None:
-        for path, held, before in registered:
-            for name, value in held.items():
-                if value is not before.get(name):
-                    left[f"{path}.{name}" if path else name] = Assignment("buffer", before.get(name), value)
-
     hooks = torch.nn.modules.module
     first = dict(module._buffers)
     with contextlib.ExitStack() as stack:
         stack.callback(lambda: put_into(module._buffers, {**first, **module._buffers}))
-        if is_followed:
-            stack.enter_context(calls_end(compare))
         stack.enter_context(replaced(trace, "register_buffer_assignment_hook", following))
         stack.enter_context(replaced(stateless, "_reparametrize_module", watched))
         for kind, register in (
@@ -138,4 +125,3 @@ def lost_assignments(module: torch.nn.Module, is_followed: bool) -> Iterator[dic
         ):
             stack.callback(register(functools.partial(note, kind)).remove)
         yield assigned
-        assigned.update(left)
