@@ -106,9 +106,11 @@ class TestInPlace(unittest.TestCase):
                 expected = self.generated(name, tokens, mask, 34)
                 self.assertGreater(len(np.unique(expected[:, 6:])), 5)
                 heads = 4 if name == "GPT-J" else 2
-                generator = Generator(in_place(exported(model, heads, target_opset=20)), 40, threads=1)
-                self.assertTrue(generator.interface.is_shared)
-                np.testing.assert_array_equal(generator.generate(tokens, mask), expected)
+                for opset in (20, 23):
+                    placed = in_place(exported(model, heads, target_opset=opset))
+                    generator = Generator(placed, 40, threads=1)
+                    self.assertTrue(generator.interface.is_shared)
+                    np.testing.assert_array_equal(generator.generate(tokens, mask), expected)
 
     def test_local_functions(self):
         """They are inlined."""

@@ -476,7 +476,22 @@ class HoldsADtype(torch.nn.Module):
         return x * self.dtype.itemsize
 
 
-class TestKept(ExporterTestCase):
+class KeptTestCase(ExporterTestCase):
+    """Models that keep what their next call reads."""
+
+    def assert_told(self, model: torch.nn.Module, text: str, options: ExportOptions | None) -> list[str]:
+        """One warning of the captured call says what is changed, with the line that reads it; all warnings."""
+        with self.assertLogs("experimental_experiment", "WARNING") as logs:
+            to_onnx(model, (X,), dynamic_shapes=DYNAMIC, export_options=options)
+        found = [record.getMessage() for record in logs.records]
+        told = [each for each in found if each.startswith("the model does what the captured")]
+        self.assertEqual(1, len(told), found)
+        self.assertTrue(told[0].startswith(f"the model does what the captured call does: {text}\n"), told)
+        self.assertTrue(told[0].endswith("# line"), told)
+        return found
+
+
+class TestKept(KeptTestCase):
     TOLD = {
         KeepsATuple: "past is None before it, a tuple of 2 after it",
         KeepsATensor: "past is None before it, a tensor after it",
@@ -521,13 +536,7 @@ class TestKept(ExporterTestCase):
             for kind, text in self.TOLD.items():
                 with self.subTest(kind.__name__, options=options):
                     model = kind()
-                    with self.assertLogs("experimental_experiment", "WARNING") as logs:
-                        to_onnx(model, (X,), dynamic_shapes=DYNAMIC, export_options=options)
-                    found = [record.getMessage() for record in logs.records]
-                    told = [each for each in found if each.startswith("the model does what the captured")]
-                    self.assertEqual(1, len(told), found)
-                    self.assertIn(f"the model does what the captured call does: {text}\n", told[0])
-                    self.assertTrue(told[0].endswith("# line"), told)
+                    self.assert_told(model, text, options)
                     if kind not in self.OUTSIDE:
                         self.assertIs(torch.Tensor, type(model(X)))  # nothing of the capture is left
 
