@@ -8,6 +8,8 @@ import numpy as np
 import onnx_ir as ir
 import torch
 from transformers import (
+    DeepseekV3Config,
+    DeepseekV3ForCausalLM,
     Gemma2Config,
     Gemma2ForCausalLM,
     GPTJConfig,
@@ -111,6 +113,22 @@ class TestInPlace(unittest.TestCase):
                     generator = Generator(placed, 40, threads=1)
                     self.assertTrue(generator.interface.is_shared)
                     np.testing.assert_array_equal(generator.generate(tokens, mask), expected)
+
+    def test_latent_attention(self):
+        """DeepSeek, whose cache of latent rows becomes one of keys and values of all heads, the values as large as the keys."""
+        ranks = {"q_lora_rank": 12, "kv_lora_rank": 8, "first_k_dense_replace": 2, "num_key_value_heads": 4}
+        sizes = {"qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "head_dim": 8, "v_head_dim": 8}
+        config = DeepseekV3Config(**{**SHAPE, **ranks, **sizes}, bos_token_id=None, eos_token_id=None)
+        self.models["DeepSeek"] = DeepseekV3ForCausalLM(config).eval()
+        self.addCleanup(self.models.pop, "DeepSeek")
+        tokens, mask = left_padded(PROMPTS)
+        expected = self.generated("DeepSeek", tokens, mask, 34)
+        self.assertGreater(len(np.unique(expected[:, 6:])), 10)
+        program = exported(self.models["DeepSeek"], 1, target_opset=20)
+        generator = Generator(in_place(program), 40, threads=1)
+        self.assertTrue(generator.interface.is_shared)
+        self.assertEqual([(4, 24)] * 4, [(item.heads, item.size) for item in generator.interface.cache])
+        np.testing.assert_array_equal(generator.generate(tokens, mask), expected)
 
     def test_local_functions(self):
         """They are inlined."""

@@ -14,6 +14,7 @@ from experimental_experiment.xoptim.patterns_ort.cache import (
     group_query_attention,
     group_query_attention_of_attention,
 )
+from experimental_experiment.xoptim.patterns_ort.latents import group_query_attention_of_latents
 from experimental_experiment.xoptim.validity import check_model
 
 CAPACITY = "capacity"
@@ -28,6 +29,9 @@ def in_place(model: onnx.ModelProto | ir.Model) -> onnx.ModelProto | ir.Model:
     empty past, as onnxruntime asks when there are several rows. Padding on the left is masked as before; what the padding itself gives,
     which nothing reads, may differ where the mask of the model is the smallest number, as in Gemma 2. Local functions are inlined.
 
+    The cache of latent attention, as of DeepSeek, holds keys and values of all heads then, of one size, where the model's holds the rows
+    that they are products of: more memory, and no product of all tokens for each new one. Its inputs and outputs have these sizes.
+
     Args:
         model: what `to_onnx` writes; a ModelProto is left as it is, an ``onnx_ir.Model`` is changed.
 
@@ -39,7 +43,11 @@ def in_place(model: onnx.ModelProto | ir.Model) -> onnx.ModelProto | ir.Model:
     target = from_proto(model) if is_proto else model
     inline_functions(target)
     target.graph.opset_imports.setdefault(MICROSOFT, 1)
-    rules = [group_query_attention, group_query_attention_of_attention]
+    rules = [
+        group_query_attention,
+        group_query_attention_of_attention,
+        group_query_attention_of_latents,
+    ]
     report = Report()
     optimize(target, OptimizationOptions("default+onnxruntime"), rules=rules, report=report)
     attentions = [
@@ -58,13 +66,20 @@ def in_place(model: onnx.ModelProto | ir.Model) -> onnx.ModelProto | ir.Model:
         reasons = sorted({reason for name, reason in report.declined if name in names})
         why = f"; {ATTENTION} was declined: {'; '.join(reasons)}" if reasons else ""
         raise DecodingError(f"no attention of the model appends keys and values to a cache{why}")
-    pasts = [node.inputs[position] for node in attentions for position in (3, 4)]
-    presents = [node.outputs[position] for node in attentions for position in (1, 2)]
-    read_sizes_elsewhere(target.graph, pasts)
-    for value in (*pasts, *presents):
-        value.shape = ir.Shape([*value.shape[:2], CAPACITY, value.shape[3]])
+    read_sizes_elsewhere(target.graph, [past for node in attentions for past in node.inputs[3:5]])
+    for node in attentions:
+        heads, size = heads_of(node)
+        for value in (*node.inputs[3:5], *node.outputs[1:3]):
+            value.shape = ir.Shape([value.shape[0], heads, CAPACITY, size])
     optimize(target)
     return to_proto(target) if is_proto else target
+
+
+def heads_of(attention: ir.Node) -> tuple[int, int]:
+    """The number of heads of keys and values, and their size, which those of latent attention have in the cache only now."""
+    of_queries, heads = attribute_of(attention, "num_heads"), attribute_of(attention, "kv_num_heads")
+    is_packed = attention.inputs[1] is None
+    return heads, attention.inputs[0].shape[2] // (of_queries + 2 * heads if is_packed else of_queries)
 
 
 def read_sizes_elsewhere(graph: ir.Graph, pasts: list[ir.Value]) -> None:

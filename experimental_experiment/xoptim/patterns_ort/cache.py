@@ -114,14 +114,19 @@ def group_query_attention_of_prompt(op, root, found, k, v):
 
 
 def written(op, root: ir.Node, found: dict, keys: ir.Value, values: ir.Value, inputs: list) -> dict:
-    """The operator with these rows of queries, keys and values and this past: what replaces the result, *keys* and *values*."""
-    closed, heads, factor = found["closed"], heads_of_queries(found, keys)[1], factor_of(found)
+    """The operator with these rows of queries, keys and values and this past: what replaces the result, *keys* and *values*.
+
+    Values smaller than the keys have zeros behind them in the rows: they are cut off from the result.
+    """
+    closed, factor = found["closed"], factor_of(found)
+    shape, own = heads_of_queries(found, keys), values.shape[3]
+    heads, size = shape[1], shape[3]
     if factor is None or not 0 < factor < math.inf:
         return no("the scale is no positive number")
     cap = 0.0 if found.get("cap") is None else number_of(found["cap"])
     if cap < 0:
         return no("the scores are capped by a negative number")
-    back = joined(found, root, keys)
+    back = joined(found, root, ir.Shape([*shape[:3], own]))
     if back is None:
         return no("the heads of the result are not joined")
     result, *presents = op.GroupQueryAttention(
@@ -139,6 +144,9 @@ def written(op, root: ir.Node, found: dict, keys: ir.Value, values: ir.Value, in
         domain=MICROSOFT,
         outputs=3,
     )
+    if own != size:
+        parts = op.Slice(op.Reshape(result, [0, 0, heads, size]), [0], [own], [3])
+        result = op.Reshape(parts, [0, 0, heads * own])
     if closed is not None:
         zero = op.constant(0.0, keys.dtype)
         result = op.append("Where", [op.Squeeze(closed, [1]), zero, result], {}, 1).outputs[0]
@@ -312,12 +320,12 @@ def are_sinks(found: dict, heads: ir.Shape) -> bool:
     )
 
 
-def joined(found: dict, root: ir.Node, keys: ir.Value) -> bool | None:
-    """Whether the rows of the result are read in another shape; None when the heads are not joined."""
-    shape, rows, target = heads_of_queries(found, keys), root.outputs[0].shape, ints_of(found["shape"])
-    if found["back"] is None and shape[2] != 1:
+def joined(found: dict, root: ir.Node, heads: ir.Shape) -> bool | None:
+    """Whether the rows of the result, of these heads, are read in another shape; None when the heads are not joined."""
+    rows, target = root.outputs[0].shape, ints_of(found["shape"])
+    if found["back"] is None and heads[2] != 1:
         return None
-    if rows is not None and is_row_of(rows, shape):
+    if rows is not None and is_row_of(rows, heads):
         return False
     fits = target is not None and 0 not in target[2:] and not attribute_of(root, "allowzero", 0)
     return True if fits else None
