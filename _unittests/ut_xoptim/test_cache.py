@@ -486,6 +486,10 @@ class TestInputsOfGroupQueryAttention(unittest.TestCase):
             text, [rotary], [*parts, *table[:2], *table[2:], "Reshape", "Reshape", "GroupQueryAttention"]
         )
         self.assert_rewritten(text, [rotary, packed], [*table, "GroupQueryAttention"])
+        sunk = text.replace(", bias)", ", bias, sinks)").replace(
+            "y, keys", "sinks = Constant <value=float[2] {0.5,2.0}> () y, keys"
+        )
+        self.assert_rewritten(sunk, [rotary, packed], [*table, "GroupQueryAttention"])
         for node in ("qt", "kt"):
             text = text.replace(
                 f"{node} = com.microsoft.RotaryEmbedding",

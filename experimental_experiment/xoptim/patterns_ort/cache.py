@@ -400,12 +400,12 @@ def turned(name: str):
 @rule(
     P.GroupQueryAttention(
         turned("q"), turned("k"), var("v"), var("past_key"), var("past_value"), var("last"), var("total"),
-        None, None, None, optional("bias"), domain=MICROSOFT, name="attention",
+        None, None, None, optional("bias"), optional("sinks"), domain=MICROSOFT, name="attention",
     ),
     set="onnxruntime",
 )  # fmt: skip
 def rotary_of_group_query_attention(
-    op, attention, q, k, v, past_key, past_value, last, total, bias, cos, sin, q_rotation, k_rotation
+    op, attention, q, k, v, past_key, past_value, last, total, bias, sinks, cos, sin, q_rotation, k_rotation
 ):
     """The operator rotates the queries and keys of one token itself, at the position that all samples have.
 
@@ -431,7 +431,19 @@ def rotary_of_group_query_attention(
     count = op.Reshape(op.Cast(total, to=ir.DataType.INT64), [1])
     sizes = op.Concat(count, [size // 2], axis=0)
     tables = [op.Expand(table, sizes) for table in (cos, sin)]
-    inputs = [rows_of(op, q), rows_of(op, k), v, past_key, past_value, last, total, *tables, None, bias]
+    inputs = [
+        rows_of(op, q),
+        rows_of(op, k),
+        v,
+        past_key,
+        past_value,
+        last,
+        total,
+        *tables,
+        None,
+        bias,
+        sinks,
+    ]
     return once_more(op, attention, inputs, do_rotary=1, rotary_interleaved=interleaved.pop())
 
 
