@@ -22,7 +22,7 @@ LINES = {
     "d": "MatMul(a, c)",
 }
 """What the graphs are made of, as far as they read it."""
-KNOWN = "<float[J,M,8] a, float[J,M,8] b, float[J,8,M] c, float[J,M,M] d, float[J,M,8] p>"
+KNOWN = "<float[J,M,8] a, float[J,M,8] b, float[J,8,M] c, float[J,M,M] d, float[J,M,8] p, float[J,M,M] e, float[J,M,M] s, float[J,1,M] r>"
 HEADS = "float[N,4,M,8] q, float[N,4,M,8] k"
 
 
@@ -56,6 +56,28 @@ class TestProductOfJoinedAxes(RuleTestCase):
         )
         self.assert_becomes(text, ["Transpose", "MatMul", "Mul", "Softmax", "MatMul"])
 
+    def test_scaled_and_added_to(self):
+        """As torch.baddbmm adds a row of each head to the scaled scores of Bloom."""
+        row = "one = Constant<value=int64[1]{1}>() row = Concat<axis=0>(any, one, m) r = Reshape(t, row)"
+        heads = f"{HEADS}, float[N,4,M] t"
+        cases = {
+            "scaled": ("e = Mul(d, two) y = Reshape(e, scores)", HEADS, ["Transpose", "MatMul", "Mul"]),
+            "divided": ("e = Div(d, two) y = Reshape(e, scores)", HEADS, ["Transpose", "MatMul", "Div"]),
+            "added to": (
+                f"{row} e = Mul(d, two) s = Add(r, e) y = Reshape(s, scores)",
+                heads,
+                ["Unsqueeze", "Transpose", "MatMul", "Mul", "Add"],
+            ),
+            "not scaled": (
+                f"{row} s = Add(d, r) y = Reshape(s, scores)",
+                heads,
+                ["Transpose", "MatMul", "Unsqueeze", "Add"],
+            ),
+        }
+        for promise, (nodes, given, expected) in cases.items():
+            with self.subTest(promise):
+                self.assert_becomes(graph(nodes, heads=given), expected)
+
     def test_three_leading_axes(self):
         nodes = """s = Constant<value=int64[3]{-1,5,8}>() t = Constant<value=int64[5]{-1,2,3,5,5}>()
         i = Reshape(q, s) j = Reshape(k, s) o = Transpose<perm=[0,2,1]>(j) u = MatMul(i, o) y = Reshape(u, t)"""
@@ -86,6 +108,11 @@ class TestProductOfJoinedAxes(RuleTestCase):
             ),
             "other axes part": graph("y = Reshape(d, moved)", "float[4,N,M,M] y"),
             "heads in another order": graph("y = Reshape(d, scores)", heads="float[N,4,M,8] q, float[4,N,M,8] k"),
+            "a column of each head": graph(
+                "one = Constant<value=int64[1]{1}>() column = Concat<axis=0>(any, m, one) r = Reshape(t, column) s = Add(d, r) "
+                "y = Reshape(s, scores)",
+                heads=f"{HEADS}, float[N,4,M] t",
+            ),
             "a matrix for all heads": graph(
                 "p = MatMul(a, i) y = Reshape(p, heads)", "float[N,4,M,8] y", "float[N,4,M,8] q, float[1,8,8] i"
             ),

@@ -29,15 +29,21 @@ OPERAND_REACH = 12
 """How many nodes back the operands of a product are looked at."""
 
 
-@rule(P.Reshape(P.MatMul(name="product"), var("shape")), set="default", looks_further=True)
-def product_of_joined_axes(op, product, root):
+MATRICES = P.MatMul(name="matrices")
+SCALED = P.one_of("Mul", "Div")(MATRICES, const("factor")) | MATRICES
+
+
+@rule(P.Reshape(P.Add(SCALED, var("added")) | SCALED, var("shape")), set="default", looks_further=True)
+def product_of_joined_axes(op, matrices, root):
     """Leading axes that are one in a product of matrices and part again after it are several from the beginning.
 
-    What stands between is done on all axes: a Transpose of the last two, a Softmax along the last one, elementwise operators.
+    What stands between is done on all axes: a Transpose of the last two, a Softmax along the last one, elementwise operators. So is what
+    ``torch.baddbmm`` makes of the product, which it scales and adds to.
     """
-    second = product.inputs[1].shape
+    second = matrices.inputs[1].shape
     if second is None or len(second) != 3:
         return None  # a linear layer, as most
+    product = root.inputs[0].producer()
     parted, flat = shape_after(root), product.outputs[0].shape
     if parted is None or flat is None or len(flat) != 3 or len(parted) < 4:
         return no("no leading axis parts")
@@ -58,8 +64,11 @@ def apart(op, node: ir.Node, lead: Sequence[Size], reach: int) -> ir.Value | Non
         return None
     if node.op_type == "Reshape":
         x, flat = node.inputs[0], shape_after(node)
-        joins = flat is not None and same_sizes(x.shape, [*lead, *flat[1:]])
-        return x if joins else None
+        if flat is None:
+            return None
+        if flat[1] == 1 and same_sizes(x.shape, [*lead, flat[2]]):
+            return op.Unsqueeze(x, [len(lead)])
+        return x if same_sizes(x.shape, [*lead, *flat[1:]]) else None
     changed = {}
     if node.op_type == "Transpose":
         if perm(node) != [0, 2, 1]:
