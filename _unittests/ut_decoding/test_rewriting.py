@@ -8,14 +8,22 @@ import numpy as np
 import onnx_ir as ir
 import torch
 from transformers import (
+    BloomConfig,
+    BloomForCausalLM,
+    CodeGenConfig,
+    CodeGenForCausalLM,
     DeepseekV3Config,
     DeepseekV3ForCausalLM,
     Gemma2Config,
     Gemma2ForCausalLM,
     GPTJConfig,
     GPTJForCausalLM,
+    GPTNeoConfig,
+    GPTNeoForCausalLM,
     GptOssConfig,
     GptOssForCausalLM,
+    MptConfig,
+    MptForCausalLM,
 )
 from transformers.cache_utils import DynamicCache
 from transformers.integrations.executorch import register_dynamic_cache_export_support
@@ -113,6 +121,35 @@ class TestInPlace(unittest.TestCase):
                     generator = Generator(placed, 40, threads=1)
                     self.assertTrue(generator.interface.is_shared)
                     np.testing.assert_array_equal(generator.generate(tokens, mask), expected)
+
+    def test_masks_of_eager_attention(self):
+        """Numbers of heads in Bloom and MPT, which take no positions, and masks that stand elsewhere, in CodeGen and GPT-Neo."""
+        torch.manual_seed(0)
+        none = {"vocab_size": SHAPE["vocab_size"], "bos_token_id": None, "eos_token_id": None}
+        none["tie_word_embeddings"] = False  # for the tokens to vary
+        sizes = {**none, "n_layer": 2, "n_head": 4, "initializer_range": 0.4}
+        kinds = {"attention_types": [[["global", "local"], 1]], "window_size": 6}
+        shape = {"hidden_size": 32, "num_layers": 2, "num_heads": 4, "max_position_embeddings": 64}
+        mpt = {"d_model": 32, "n_heads": 4, "n_layers": 2, "max_seq_len": 64}
+        models = {
+            "Bloom": BloomForCausalLM(BloomConfig(**sizes, hidden_size=32)),
+            "MPT": MptForCausalLM(MptConfig(**none, **mpt, initializer_range=0.4)),
+            "CodeGen": CodeGenForCausalLM(CodeGenConfig(**sizes, n_embd=32, n_positions=64, rotary_dim=4)),
+            "GPT-Neo": GPTNeoForCausalLM(GPTNeoConfig(**none, **kinds, **shape, initializer_range=0.4)),
+        }
+        for name, model in models.items():
+            with self.subTest(name):
+                self.models[name] = model.eval()
+                self.addCleanup(self.models.pop, name)
+                positions = name in ("CodeGen", "GPT-Neo")
+                tokens, mask = left_padded(
+                    PROMPTS if positions else [[5, 6, 7, 8, 9, 1], [9, 3, 2, 7, 12, 4]]
+                )
+                expected = self.generated(name, tokens, mask, 34)
+                self.assertGreater(len(np.unique(expected[:, 6:])), 5)
+                generator = Generator(in_place(exported(model, 4, positions, target_opset=20)), 40, threads=1)
+                self.assertTrue(generator.interface.is_shared)
+                np.testing.assert_array_equal(generator.generate(tokens, mask), expected)
 
     def test_latent_attention(self):
         """DeepSeek, whose cache of latent rows becomes one of keys and values of all heads, the values as large as the keys."""

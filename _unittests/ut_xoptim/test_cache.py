@@ -69,6 +69,30 @@ SMALLEST = TEXT.replace(GUARD, "").replace("(g)", "(a)").replace("{-inf}", "{-3.
 """Keys that the smallest number closes."""
 
 
+def of_masks(nodes: str, text: str = SMALLEST) -> str:
+    """The text with masked scores that these nodes make, of scores *p* and numbers of heads *added*."""
+    text = text.replace("int64[B,T] mask", "float[B,4,1,T] added, int64[B,T] mask")
+    text = text.replace("<float[B,4,S,8] qh", "<float[B,4,S,T] p, float[B,4,S,T] sum, float[B,4,S,8] qh")
+    return text.replace(
+        "r = Add (p, bias)", f"low = Constant <value=float {{-3.4028234663852886e+38}}> () {nodes}"
+    )
+
+
+SUM = "sum = Add (p, added)"
+QUOTIENT = "rm = Add (p, bias) divisor = Constant <value=float {2.0}> () r = Div (rm, divisor)"
+CHOSEN = "two = Constant <value=int64 {2}> () far = Sub (ss, two) near = Greater (tt, far) chosen = Where (near, p, low) r = Add (chosen, bias)"
+REPLACED = f"{SUM} is_closed = Cast <to=9> (bias) r = Where (is_closed, low, sum)"
+MASKS = {
+    "numbers of heads are added, as in Bloom": f"{SUM} r = Add (bias, sum)",
+    "a mask in place of scores, numbers of heads are added, as in MPT": REPLACED,
+    "a mask in place of scores": REPLACED.replace("low, sum", "low, p"),
+    "a window in place of scores, as in GPT-Neo": CHOSEN,
+    "masked scores are divided, as in CodeGen": QUOTIENT,
+    "masked scores are clipped, as in XGLM": "rm = Add (p, bias) most = Constant <value=float {inf}> () r = Clip (rm, low, most)",
+}
+"""Masks of eager attention in transformers."""
+
+
 def of_one_token() -> str:
     """The text for one token of each sample, whose heads no Transpose moves."""
     one = TEXT.replace(",S,", ",1,").replace("{0,0,4,8}> ()", "{0,4,1,8}> ()", 1)
@@ -164,6 +188,44 @@ class TestGroupQueryAttention(unittest.TestCase):
         for promise, (text, batch, new) in cases.items():
             with self.subTest(promise):
                 self.assert_same(text, batch, new, 0 if new > 1 else 5)
+
+    def test_masks(self):
+        for promise, nodes in MASKS.items():
+            for batch, new, past in ((2, 5, 0), (1, 3, 4), (2, 1, 6)):
+                with self.subTest(promise, new=new, past=past):
+                    self.assert_same(of_masks(nodes), batch, new, past)
+
+    def test_masks_of_padding(self):
+        """Where a query sees a key, what padding on the left gives is nothing."""
+        for promise, nodes in MASKS.items():
+            with self.subTest(promise):
+                self.assert_same(of_masks(nodes), 2, 1, 6, 3)
+
+    def test_masks_that_it_declines(self):
+        reason = "scores are replaced, added to or divided otherwise than by a mask"
+        cases = {
+            "another number in place of scores": of_masks(REPLACED.replace("low, sum", "half, sum")).replace(
+                "low = ", "half = Constant <value=float {-0.5}> () low = "
+            ),
+            "one as a condition": of_masks(REPLACED).replace(
+                "open = Constant <value=float {0.0}>", "open = Constant <value=float {1.0}>"
+            ),
+            "a sum that is divided": of_masks(
+                f"{SUM} {QUOTIENT}".replace("Add (p, bias)", "Add (sum, bias)")
+            ),
+            "capped scores that are divided": of_masks(
+                QUOTIENT.replace(
+                    "rm = Add (p,",
+                    "cap = Constant <value=float {0.7}> () pt = Tanh (p) pc = Mul (pt, cap) rm = Add (pc,",
+                )
+            ),
+            "a quotient below zero": of_masks(QUOTIENT.replace("{2.0}", "{-2.0}")),
+        }
+        for promise, text in cases.items():
+            with self.subTest(promise):
+                report = self.optimized(text)[-1]
+                self.assertEqual([], report.applications)
+                self.assertIn(("GroupQueryAttention", reason), report.declined)
 
     def test_after_the_rules_of_onnxruntime(self):
         """One token: the heads of groups stay together, and the product with the keys scales and transposes itself."""
@@ -304,6 +366,7 @@ class TestGroupQueryAttentionOfAttention(TestGroupQueryAttention):
 
     RULE, OPSET = group_query_attention_of_attention, 23
     test_forms = test_after_the_rules_of_onnxruntime = test_queries_that_see_no_key = test_opset_23 = None
+    test_masks = test_masks_of_padding = test_masks_that_it_declines = None
 
     def test_prompts_and_tokens(self):
         """Rows that are padded on the left, queries without a key among them, whose result is 0."""
@@ -383,6 +446,7 @@ class TestGroupQueryAttentionOfPrompt(TestGroupQueryAttention):
 
     RULE = group_query_attention_of_prompt
     test_forms = test_after_the_rules_of_onnxruntime = test_queries_that_see_no_key = None
+    test_masks = test_masks_of_padding = test_masks_that_it_declines = None
 
     def test_prompts_and_tokens(self):
         normed = TURNED_PROMPT.replace(

@@ -27,7 +27,7 @@ def in_place(model: onnx.ModelProto | ir.Model) -> onnx.ModelProto | ir.Model:
     The past may then have room for more tokens than it holds: how many it holds is what the mask has more than there are new tokens, and
     no longer the size of the past. The mask has a column for each token, [batch, past + new]; a first step of several tokens has an
     empty past, as onnxruntime asks when there are several rows. Padding on the left is masked as before; what the padding itself gives,
-    which nothing reads, may differ where the mask of the model is the smallest number, as in Gemma 2. Local functions are inlined.
+    which nothing reads, may differ where the mask of the model is the smallest number, as in Gemma 2 and Bloom. Local functions are inlined.
 
     The cache of latent attention, as of DeepSeek, holds keys and values of all heads then, of one size, where the model's holds the rows
     that they are products of: more memory, and no product of all tokens for each new one. Its inputs and outputs have these sizes.

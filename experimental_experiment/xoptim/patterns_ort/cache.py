@@ -37,7 +37,7 @@ from experimental_experiment.xoptim.patterns_ort.attention import (
     is_of_one_head,
 )
 from experimental_experiment.xoptim.rules import Declined, no, once_more, rule
-from experimental_experiment.xoptim.shapes import is_same
+from experimental_experiment.xoptim.shapes import is_same, same_sizes
 
 q, bias = var("q"), var("bias")
 
@@ -59,13 +59,27 @@ def weights_of(scores):
     return P.Slice(joined, 0, -1, const("cut"), optional("step")) | P.Softmax(scores, name="weights")
 
 
-def attended(keys, values, scores_of=lambda product: product):
-    """Attention of heads to these keys and values, whose heads are joined in the end, with the scores of a product."""
+def masked(product):
+    """Scores that a mask closes, as eager attention of transformers has them.
+
+    Numbers of heads are added to those of Bloom and MPT, whose mask takes the place of scores, as a buffer of GPT-Neo does before the
+    mask is added; CodeGen divides the masked scores, XGLM clips them.
+    """
+    scores = capped(product)
+    added = P.Add(scores, var("added"), name="sum")
+    kept = P.Where(var("kept"), scores, const("low"), name="chosen")
+    both = P.Add(added | kept | scores, bias)
+    replaced = P.Where(P.Cast(bias, name="is_closed", shared=True), const("low"), added | scores)
+    return P.Div(both, const("quotient")) | P.Clip(both, const("low"), math.inf) | replaced | both
+
+
+def attended(keys, values, scores_of=lambda product: P.Add(product, bias)):
+    """Attention of heads to these keys and values, whose heads are joined in the end, with the masked scores of a product."""
     scaled = P.Mul(q, const("scale")) | q
     product = P.MatMul(in_groups(scaled, "of_q"), P.Transpose(keys, perm=[0, 1, 3, 2], name="swap"))
     fused = P.FusedMatMul(in_groups(scaled, "of_q"), keys, transB=1, name="fused", domain=MICROSOFT)
     scores = scores_of(in_groups(product, "of_product") | in_groups(fused, "of_product"))
-    weights = in_groups(weights_of(P.Add(scores, bias)), "of_weights")
+    weights = in_groups(weights_of(scores), "of_weights")
     result = in_groups(P.MatMul(weights, values, name="attention"), "of_result")
     guarded = P.Where(var("closed"), 0.0, result) | result
     return P.Reshape(P.Transpose(guarded, perm=[0, 2, 1, 3], name="back") | guarded, var("shape"))
@@ -74,7 +88,7 @@ def attended(keys, values, scores_of=lambda product: product):
 CACHED = attended(
     P.Concat(var("past_key"), var("k"), name="keys", shared=True),
     P.Concat(var("past_value"), var("v"), name="values", shared=True),
-    capped,
+    masked,
 )
 
 
@@ -135,7 +149,7 @@ def written(op, root: ir.Node, found: dict, keys: ir.Value, values: ir.Value, in
         None,
         None,
         None,
-        found["bias"],
+        bias_in_all(op, found),
         None if found["sinks"] is None else op.Reshape(found["sinks"], [-1]),
         num_heads=heads,
         kv_num_heads=keys.shape[1],
@@ -153,6 +167,14 @@ def written(op, root: ir.Node, found: dict, keys: ir.Value, values: ir.Value, in
     if back:
         result = op.append("Reshape", [result, found["shape"]], {}, 1).outputs[0]
     return dict(zip((root.outputs[0], keys, values), (result, *presents)))
+
+
+def bias_in_all(op, found: dict) -> ir.Value:
+    """What is added to the scores, with what takes their place."""
+    bias = found["bias"]
+    if found.get("kept") is not None:
+        bias = op.Add(bias, op.Where(found["kept"], op.constant(0.0, bias.dtype), found["low"]))
+    return bias if found.get("added") is None else op.Add(bias, found["added"])
 
 
 def turned_rows(op, heads: ir.Value) -> ir.Value | None:
@@ -281,11 +303,13 @@ def unfit_groups(found: dict, heads: ir.Shape) -> Declined | None:
 def factor_of(found: dict) -> float | None:
     """What queries and scores are multiplied by in all, None when it is not known."""
     fused = found["fused"]
-    names = [name for name in ("scale", "factor", "divisor", "cap") if found.get(name) is not None]
+    names = [
+        name for name in ("scale", "factor", "divisor", "cap", "quotient") if found.get(name) is not None
+    ]
     numbers = {name: number_of(found[name]) for name in names}
-    if None in numbers.values() or not numbers.get("divisor", 1):
+    divisor = math.prod(numbers.pop(name, 1.0) or 0 for name in ("divisor", "quotient"))
+    if None in numbers.values() or not divisor:
         return None
-    divisor = numbers.pop("divisor", 1.0)
     factor = math.prod(numbers.values()) / divisor
     if fused is None:
         return factor
@@ -302,9 +326,33 @@ def unfit_mask(found: dict, keys: ir.Value, past: ir.Value | None, opset: int) -
         return no("the guard differs between or within heads")
     if found["sinks"] is not None and not are_sinks(found, shape):
         return no("what stands beside the scores is not one number of each head")
+    if not fits_mask(found, (*shape[:3], keys.shape[2])):
+        return no("scores are replaced, added to or divided otherwise than by a mask")
     if shape[2] != 1 and not is_causal(found["bias"], shape[2], past):
         return no("the mask may let a query see later keys")
     return None
+
+
+def fits_mask(found: dict, sizes: tuple) -> bool:
+    """Whether what `masked` finds beside the mask stands for numbers that are added to scores of these sizes."""
+    bias, quotient, low = (found.get(name) for name in ("bias", "quotient", "low"))
+    if (low is not None and (number_of(low) is None or number_of(low) > SMALLEST)) or any(
+        found.get(name) is not None and not same_sizes(found[name].outputs[0].shape, sizes)
+        for name in ("sum", "chosen")
+    ):
+        return False
+    if quotient is None and found.get("is_closed") is None:
+        return True
+    if quotient is not None and any(found.get(name) is not None for name in ("sum", "cap")):
+        return False
+    node = producer_of(bias, "Where")  # 0 and what closes a key are so as quotients, and as conditions
+    return (
+        node is not None
+        and number_of(node.inputs[1]) == 0
+        and number_of(node.inputs[2]) in (-math.inf, SMALLEST)
+        and (quotient is None or 0 < (number_of(quotient) or 0) < 1e4)
+        and (found.get("is_closed") is None or attribute_of(found["is_closed"], "to") == ir.DataType.BOOL)
+    )
 
 
 def are_sinks(found: dict, heads: ir.Shape) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from experimental_experiment.xoptim.pattern import P, attribute_of, const, var
-from experimental_experiment.xoptim.patterns_ort.cache import attended, capped, rows_of, unfit_mask, written
+from experimental_experiment.xoptim.patterns_ort.cache import attended, masked, rows_of, unfit_mask, written
 from experimental_experiment.xoptim.rules import Declined, no, rule
 from experimental_experiment.xoptim.shapes import same_sizes
 
@@ -23,7 +23,7 @@ def part(output: int):
 KEYS = P.Concat(part(0), P.Expand(TURNED, var("times"), name="spread"), name="joined")
 
 
-@rule(attended(KEYS, part(1), capped), looks_further=True)
+@rule(attended(KEYS, part(1), masked), looks_further=True)
 def group_query_attention_of_latents(op, root, found, weight, split, joined, latents, turned):
     """Latent attention, as of DeepSeek: the cache holds keys and values of all heads in place of the rows that they are made of.
 
