@@ -311,6 +311,7 @@ class PutsIntoTheDict(Optional):
 
 
 class TestLostAssignments(ExporterTestCase):
+    STRICT = ExportOptions(strict=True)
     OPTIONS = (None, ExportOptions(tracing="make_fx"))
 
     def assert_told(self, kind, name, options):
@@ -323,7 +324,7 @@ class TestLostAssignments(ExporterTestCase):
         return model
 
     def test_a_parameter_that_is_given_another_tensor(self):
-        for options in self.OPTIONS:
+        for options in self.OPTIONS:  # TorchDynamo refuses torch.nn.Parameter(...)
             with self.subTest(options=options):
                 self.assert_told(Halves, "linear.weight", options)
                 with self.assertRaisesRegex(
@@ -337,6 +338,8 @@ class TestLostAssignments(ExporterTestCase):
         cases = [(Registers, "new", None)]
         cases += [(FillsOptional, "second", options) for options in self.OPTIONS]
         cases += [(PutsIntoTheDict, "last", None)]
+        cases += [(FillsOptional, "second", self.STRICT)]
+        cases += [(kind, "last", self.STRICT) for kind in (PutsIntoTheDict, Optional)]
         for kind, name, options in cases:
             with self.subTest(kind.__name__, options=options):
                 model = self.assert_told(kind, name, options)
@@ -357,7 +360,7 @@ class TestLostAssignments(ExporterTestCase):
                     self.register_buffer("table", torch.arange(x.shape[1]).float())
                 return x + self.table
 
-        for options in self.OPTIONS:
+        for options in (*self.OPTIONS, self.STRICT):
             with self.subTest(options=options), self.assertNoLogs("experimental_experiment", "WARNING"):
                 to_onnx(HasATable(), (X,), mutated_buffers="outputs", export_options=options)
 

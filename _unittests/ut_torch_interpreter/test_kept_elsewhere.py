@@ -208,7 +208,7 @@ class TestKeptElsewhere(KeptTestCase):
     QUIET = WritesAPropertyFirst, HasAShape, WritesInAThreadFirst, FillsADefault
 
     def test_what_is_read(self):
-        for options in (None, ExportOptions(tracing="make_fx")):
+        for options in (None, ExportOptions(tracing="make_fx"), ExportOptions(strict=True)):
             for kind, text in self.TOLD.items():
                 with self.subTest(kind.__name__, options=options):
                     model = kind()

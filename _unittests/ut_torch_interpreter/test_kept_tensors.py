@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import itertools
 import types
 import typing
 import unittest
@@ -529,11 +530,16 @@ class TestKept(KeptTestCase):
     }
 
     OUTSIDE = KeepsInItsClass, GrowsInItsClass, GrowsAGlobal, KeepsInAGlobal
+    NOT_FOLLOWED = (KeepsInANamespace,)
+    """What TorchDynamo refuses."""
+
     QUIET = WritesByText, CountsForNobody, WritesFirst, Normalizes, HoldsADtype
 
     def test_what_is_read(self):
-        for options in (None, ExportOptions(tracing="make_fx")):
+        for options in (None, ExportOptions(tracing="make_fx"), ExportOptions(strict=True)):
             for kind, text in self.TOLD.items():
+                if options is not None and options.strict and kind in self.NOT_FOLLOWED:
+                    continue
                 with self.subTest(kind.__name__, options=options):
                     model = kind()
                     self.assert_told(model, text, options)
@@ -563,10 +569,16 @@ class TestKept(KeptTestCase):
         self.assertIn("named is a dict of 1 before it, one with other tensors after it", logs.output[0])
 
     def test_what_no_call_reads(self):
-        for kind in (KeepsATable, Shows, Empties, ReadsWhatItsHookKeeps, Recurrent, *self.QUIET):
-            with self.subTest(kind.__name__), self.assertNoLogs("experimental_experiment", "WARNING"):
+        for kind, options in itertools.product(
+            (KeepsATable, Shows, Empties, ReadsWhatItsHookKeeps, Recurrent, *self.QUIET),
+            (None, ExportOptions(strict=True)),
+        ):
+            with (
+                self.subTest(kind.__name__, options=options),
+                self.assertNoLogs("experimental_experiment", "WARNING"),
+            ):
                 model = kind()
-                self.assert_matches(to_onnx(model, (X,)), kind_like(model), (X,))
+                self.assert_matches(to_onnx(model, (X,), export_options=options), kind_like(model), (X,))
 
 
 def kind_like(model):

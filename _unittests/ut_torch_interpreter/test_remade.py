@@ -158,7 +158,7 @@ class TestRemade(ExporterTestCase):
     QUIET = KeepsATable, BuildsATable, RegistersATable, ReturnsATable, WritesFirst
 
     def test_what_the_next_call_would_do_otherwise(self):
-        for options in (None, ExportOptions(tracing="make_fx")):
+        for options in (None, ExportOptions(tracing="make_fx"), ExportOptions(strict=True)):
             for kind in self.TOLD:
                 with self.subTest(kind.__name__, options=options):
                     with self.assertLogs("experimental_experiment", "WARNING") as logs:

@@ -128,10 +128,10 @@ def capture(
         off_the_meta_device(module),
         without_parallel_wrappers(module),
         naming_scripts(module),
-        lost_assignments(module) as assigned,
+        lost_assignments(module, options.strict) as assigned,
         refusals_that_are_caught() as caught,
         values_that_decide() as held,
-        what_one_call_changes(module) as changed,
+        what_one_call_changes(module, options.strict) as changed,
         texts_of_sizes() as texts,
         seeds_of_the_model(options.strict) as seeds,
     ):

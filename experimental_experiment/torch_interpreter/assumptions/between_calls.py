@@ -12,7 +12,7 @@ import operator
 import pickle
 import random
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -27,6 +27,7 @@ from experimental_experiment.torch_interpreter.assumptions.holders import (
     line_that_reads,
 )
 from experimental_experiment.torch_interpreter.assumptions.kept_tensors import Change, changed, kept_in
+from experimental_experiment.torch_interpreter.assumptions.replayed import calls_end
 from experimental_experiment.torch_interpreter.errors import located
 from experimental_experiment.torch_interpreter.patches.patch import wrapped
 from experimental_experiment.torch_interpreter.patches.whole_numbers import captures_begin, looked_into
@@ -45,8 +46,11 @@ RESTORING = (
 
 
 @contextlib.contextmanager
-def what_one_call_changes(module: torch.nn.Module) -> Iterator[list[Change]]:
-    """Find what a call of a module changes and its next one reads, while it is captured; what is yielded has each of it at the end."""
+def what_one_call_changes(module: torch.nn.Module, is_followed: bool) -> Iterator[list[Change]]:
+    """Find what a call of a module changes and its next one reads, while it is captured; what is yielded has each of it at the end.
+
+    *is_followed*: whether TorchDynamo runs the model.
+    """
     reached: list[types.FunctionType] = []
     holders = holders_in(module, reached)
     inside = Before(holders, {"Python's random": random, "numpy.random": np.random})
@@ -60,20 +64,24 @@ def what_one_call_changes(module: torch.nn.Module) -> Iterator[list[Change]]:
         reached[:] = looked_into(model)[1]
         found_around.clear()
 
+    def compare(tables: Sequence[torch.Tensor] = ()) -> None:
+        inside.compare(found, tables)
+        around.compare(found_around, tables)
+
     def comparing(restoring: Callable) -> Callable:
         @contextlib.contextmanager
         def called(root: torch.nn.Module) -> Iterator[None]:
             with restoring(root):
                 yield
-                inside.compare(found)
-                around.compare(found_around)
+                compare()
 
         return called
 
     for path in RESTORING:  # they bring TorchDynamo, as torch.export does when it is called
         importlib.import_module(path.rpartition(".")[0])
     changes: list[Change] = []
-    with captures_begin(begin), wrapped(dict.fromkeys(RESTORING, comparing)):
+    following = calls_end(compare) if is_followed else contextlib.nullcontext()
+    with captures_begin(begin), wrapped(dict.fromkeys(RESTORING, comparing)), following:
         yield changes
     inside.compare(found)
     changes += {**found, **found_around}.values()
@@ -113,10 +121,10 @@ class Before:
         ]
         self.kept = kept_in(holders)
 
-    def compare(self, found: dict[str, Change]) -> None:
-        """Add what is changed by now to *found*, by its text."""
+    def compare(self, found: dict[str, Change], tables: Sequence[torch.Tensor] = ()) -> None:
+        """Add what is changed by now to *found*, by its text. *tables*: tensors that sizes alone decide."""
         texts = [*self.changed_values(), *self.changed_modules(), *self.changed_generators()]
-        for change in [*map(Change, texts), *changed(self.holders, self.kept)]:
+        for change in [*map(Change, texts), *changed(self.holders, self.kept, tables)]:
             found[change.text] = dataclasses.replace(change, earlier=found.get(change.text))
 
     def changed_values(self) -> Iterator[str]:

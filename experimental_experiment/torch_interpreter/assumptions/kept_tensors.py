@@ -127,8 +127,13 @@ def may_keep(value: Any) -> bool:
     return isinstance(value, torch.Tensor) or is_container(value) or is_object(type(value))
 
 
-def changed(holders: Sequence[Holder], before: Sequence[Kept]) -> Iterator[Change]:
-    """The attributes that keep another tensor of the capture by now, or another number of entries, and are read before they are written."""
+def changed(
+    holders: Sequence[Holder], before: Sequence[Kept], tables: Sequence[torch.Tensor] = ()
+) -> Iterator[Change]:
+    """The attributes that keep another tensor of the capture by now, or another number of entries, and are read before they are written.
+
+    *tables*: tensors that are known to depend on nothing but sizes.
+    """
     attributes = {(id(kept.holder), kept.name): kept for kept in before}
     known = {holder.identity for holder in holders}
     for holder in holders:
@@ -144,6 +149,9 @@ def changed(holders: Sequence[Holder], before: Sequence[Kept]) -> Iterator[Chang
                 continue
             last = Kept.of(holder, name, known)
             new = [x for x in last.leaves if isinstance(x, TRACED) and not any(x is y for y in first.leaves)]
+            remade = [x for x in new if any(x is table for table in tables)]
+            if new and len(remade) == len(new):
+                continue
             made += new
             if isinstance(value, (tuple, list)) and not in_place and last.numbers and not last.leaves:
                 sizes.append((first, last))

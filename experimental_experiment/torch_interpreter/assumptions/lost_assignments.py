@@ -8,13 +8,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch.utils.hooks import RemovableHandle
 
 from experimental_experiment.torch_interpreter.assumptions.kept_tensors import is_constant
+from experimental_experiment.torch_interpreter.assumptions.replayed import calls_end
 from experimental_experiment.torch_interpreter.memories import put_into
 from experimental_experiment.torch_interpreter.patches.patch import replaced
 from experimental_experiment.torch_interpreter.signature import Program
@@ -68,11 +69,12 @@ class Following:
 
 
 @contextlib.contextmanager
-def lost_assignments(module: torch.nn.Module) -> Iterator[dict[str, Assignment]]:
+def lost_assignments(module: torch.nn.Module, is_followed: bool) -> Iterator[dict[str, Assignment]]:
     """Yield the buffers and the parameters that get another tensor meanwhile, by name, but those buffers that torch.export follows.
 
     It follows an assignment to a buffer of the module itself, ``self.b = h``, and loses what is put there otherwise,
     ``self._buffers["b"] = h``, and what was no tensor before. It counts these as well when it looks for the inputs of the others.
+    *is_followed*: whether TorchDynamo runs the model: all buffers are lost, and it refuses new parameters.
     """
     parts = [*module.named_modules()]
     kinds = {
@@ -113,10 +115,23 @@ def lost_assignments(module: torch.nn.Module) -> Iterator[dict[str, Assignment]]
                 kind = "parameter" if full in parameters else "buffer"
                 assigned.setdefault(full, Assignment(kind, before[name], tensor))
 
+    registered = [(path, part._buffers, dict(part._buffers)) for path, part in parts]
+    left: dict[str, Assignment] = {}  # TorchDynamo follows `note`, too, and takes what that notes away
+
+    def compare(tables: Sequence[torch.Tensor]) -> None:
+        for path, held, before in registered:
+            for name, value in held.items():
+                first = before.get(name)
+                is_table = first is None and any(value is table for table in tables)
+                if value is not first and not is_table:
+                    left[f"{path}.{name}" if path else name] = Assignment("buffer", first, value)
+
     hooks = torch.nn.modules.module
     first = dict(module._buffers)
     with contextlib.ExitStack() as stack:
         stack.callback(lambda: put_into(module._buffers, {**first, **module._buffers}))
+        if is_followed:
+            stack.enter_context(calls_end(compare))
         stack.enter_context(replaced(trace, "register_buffer_assignment_hook", following))
         stack.enter_context(replaced(stateless, "_reparametrize_module", watched))
         for kind, register in (
@@ -125,3 +140,4 @@ def lost_assignments(module: torch.nn.Module) -> Iterator[dict[str, Assignment]]
         ):
             stack.callback(register(functools.partial(note, kind)).remove)
         yield assigned
+        assigned.update(left)
