@@ -3,6 +3,8 @@
 import collections
 import copy
 import enum
+import itertools
+import operator
 import types
 import unittest
 import warnings
@@ -310,6 +312,34 @@ class PutsIntoTheDict(Optional):
         return y
 
 
+class InPlace(torch.nn.Module):
+    """A buffer that is written in place, and assigned again: the same tensor, or one of the same memory."""
+
+    def __init__(self, write):
+        super().__init__()
+        self.register_buffer("count", torch.ones(3))
+        self.write = write
+
+    def forward(self, x):
+        self.count = self.write(self.count, x.sum(0))
+        return x * self.count
+
+
+class Drops(torch.nn.Module):
+    """A parameter, and a buffer, that are there for the first call alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(3, 3)
+        self.register_buffer("first", torch.ones(3))
+
+    def forward(self, x):
+        y = self.linear(x) + (self.first if hasattr(self, "first") else 0)
+        self.linear.bias = None
+        del self.first
+        return y
+
+
 class TestLostAssignments(ExporterTestCase):
     STRICT = ExportOptions(strict=True)
     OPTIONS = (None, ExportOptions(tracing="make_fx"))
@@ -350,6 +380,30 @@ class TestLostAssignments(ExporterTestCase):
                     f"the new value of the buffer {name} is lost: torch.export does not follow a module that gives its buffer another tensor",
                 ):
                     to_onnx(kind(), (X,), mutated_buffers="outputs", export_options=options)
+
+    def test_a_buffer_that_is_written_in_place_is_not_lost(self):
+        writes = {
+            "x += y": operator.iadd,
+            "add_": lambda count, x: count.mul_(0.5).add_(x),
+            "out": lambda count, x: torch.add(count, x, out=count),
+            "a view": lambda count, x: count.add_(x).view(-1).detach(),
+            "what is not converted": lambda count, x: count.add_(x).to(x.dtype).contiguous(),
+        }
+        for (promise, write), options in itertools.product(writes.items(), (None, self.STRICT)):
+            with self.subTest(promise, options=options):
+                model = to_onnx(InPlace(write), (X,), mutated_buffers="outputs", export_options=options)
+                eager, count = InPlace(write), torch.ones(3)
+                for turn in range(3):
+                    result, count = run(session(model), [X + turn, count])
+                    torch.testing.assert_close(result, eager(X + turn))
+
+    def test_a_parameter_and_a_buffer_that_are_dropped(self):
+        for options in (None, self.STRICT):
+            with self.subTest(options=options):
+                with self.assertLogs("experimental_experiment", "WARNING") as logs:
+                    to_onnx(Drops(), (X,), export_options=options)
+                names = "(first, linear.bias|linear.bias, first)"
+                self.assertRegex(logs.output[0], f"the model writes {names}: the new values are not part")
 
     def test_a_table(self):
         """The next call would make the same one."""

@@ -1,6 +1,9 @@
 """What the next call of a model would find behind properties, in locals of a thread, in defaults, in objects of globals and in iterators."""
 
+import collections
+import functools
 import itertools
+import operator
 import random
 import threading
 import unittest
@@ -8,6 +11,7 @@ import unittest
 import torch
 
 from _unittests.ut_torch_interpreter.test_kept_tensors import KeptTestCase, X
+from experimental_experiment.comparison import run, session
 from experimental_experiment.torch_interpreter import ExportOptions, to_onnx
 
 
@@ -180,6 +184,70 @@ class DrawsNothing(Draws):
         return x * 2
 
 
+class DrawsParts(Draws):
+    """What gives tuples, or what stands in a list, in a dict or among the arguments of a call."""
+
+    def forward(self, x):
+        given = self.given
+        while not callable(given) and not isinstance(given, collections.abc.Iterator):
+            given = given["first"] if isinstance(given, dict) else given[0]
+        given = given() if callable(given) else next(given)
+        for part in given if isinstance(given, tuple) else [given]:
+            x = x * float(part)
+        return x
+
+
+class Halving:
+    """An iterator of a class of its own."""
+
+    def __init__(self):
+        self.last = 2.0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        self.last /= 2
+        return self.last
+
+
+ITERATORS = {
+    "cycle": lambda: itertools.cycle([0.5, 2, 4]),
+    "a cycle that has all of its values": lambda: all_of(itertools.cycle([0.5, 2, 4]), 4),
+    "a cycle of its own": lambda: itertools.cycle(Halving()),
+    "chain": lambda: itertools.chain([0.5], [2, 4]),
+    "from_iterable": lambda: itertools.chain.from_iterable([[0.5], [2, 4]]),
+    "zip": lambda: zip([1, 1], [1, 2]),
+    "zip_longest": lambda: itertools.zip_longest([0.5, 2, 3], [1], fillvalue=5),
+    "map": lambda: map(abs, [0.5, 2]),
+    "a map of a generator": lambda: map(abs, numbers()),
+    "filter": lambda: filter(None, [0.5, 2]),
+    "enumerate": lambda: enumerate([0.5, 2]),
+    "reversed": lambda: reversed([0.5, 2]),
+    "islice": lambda: itertools.islice(itertools.count(1), 5),
+    "accumulate": lambda: itertools.accumulate([0.5, 2]),
+    "starmap": lambda: itertools.starmap(pow, [(2, 1), (2, 2)]),
+    "takewhile": lambda: itertools.takewhile(abs, [0.5, 2]),
+    "compress": lambda: itertools.compress([0.5, 2], [1, 1]),
+    "product": lambda: itertools.product([0.5, 2], [1, 3]),
+    "permutations": lambda: itertools.permutations([0.5, 2, 3], 2),
+    "combinations": lambda: itertools.combinations([0.5, 2, 3], 2),
+    "groupby": lambda: map(operator.itemgetter(0), itertools.groupby([0.5, 2])),
+    "tee": lambda: itertools.tee([0.5, 2])[0],
+    "in a list": lambda: [itertools.cycle([0.5, 2])],
+    "in a dict of tuples": lambda: {"first": (iter([0.5, 2]),)},
+    "an argument": lambda: functools.partial(next, itertools.cycle([0.5, 2])),
+}
+"""What gives another value to each call."""
+
+
+def all_of(cycle, values):
+    """A cycle that gave some values."""
+    for _ in range(values):
+        next(cycle)
+    return cycle
+
+
 GENERATOR, NUMBERS = random.Random(1), itertools.count(1)
 
 
@@ -242,10 +310,33 @@ class TestKeptElsewhere(KeptTestCase):
             self.assertEqual([text], [record.getMessage() for record in logs.records])
         self.assertEqual([2, 3], [*left])
 
+    def test_what_dynamo_asks_for_the_next_value(self):
+        with self.assertLogs("experimental_experiment", "WARNING") as logs:
+            to_onnx(Draws(itertools.count(1)), (X,), export_options=ExportOptions(strict=True))
+        self.assertIn("given gave values to the captured call", logs.output[0])
+
+    def test_iterators(self):
+        for promise, make in ITERATORS.items():
+            with self.subTest(promise):
+                model, reference = DrawsParts(make()), DrawsParts(make())
+                with self.assertLogs("experimental_experiment", "WARNING") as logs:
+                    written = to_onnx(model, (X,))
+                (text,) = (record.getMessage() for record in logs.records)
+                self.assertRegex(
+                    text, r"^given(\[.*\])* gave values to the captured call: where the model uses"
+                )
+                first, second = reference(X), reference(X)
+                torch.testing.assert_close(run(session(written), [X])[0], first)
+                torch.testing.assert_close(model(X), second)  # one value was taken, no more
+                self.assertFalse(torch.equal(first, second))
+
     def test_what_nobody_asks_for_a_value(self):
-        for given in (itertools.count(1), numbers(), iter([1, 2]), itertools.cycle([1]), (x for x in ())):
-            with self.assertNoLogs("experimental_experiment", "WARNING"):
-                to_onnx(DrawsNothing(given), (X,))
+        givers = [make() for make in ITERATORS.values()]
+        givers += itertools.count(1), numbers(), (x for x in ())
+        for given in givers:
+            for options in (None, ExportOptions(strict=True)):
+                with self.assertNoLogs("experimental_experiment", "WARNING"):
+                    to_onnx(DrawsNothing(given), (X,), export_options=options)
 
 
 if __name__ == "__main__":

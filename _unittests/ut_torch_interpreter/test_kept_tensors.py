@@ -465,6 +465,23 @@ class Normalizes(torch.nn.Module):
         return x * self.std + self.mean
 
 
+class ListsATable(Module):
+    def forward(self, x):
+        if not self.listed:
+            self.listed.append(torch.arange(x.shape[1]).float())
+            self.named[x.shape[1]] = self.listed[0] * 2
+        return x * self.listed[0] + self.named[x.shape[1]]
+
+
+class IsPutBack(Module):
+    """What is kept for a while, and the same again."""
+
+    def forward(self, x):
+        self.listed.append(x)
+        self.linear, self.named, self.pair = self.linear, self.named, self.pair
+        return self.linear(x) + self.listed.pop()
+
+
 class HoldsADtype(torch.nn.Module):
     """An object with members that are no slots, which cannot be written."""
 
@@ -533,7 +550,7 @@ class TestKept(KeptTestCase):
     NOT_FOLLOWED = (KeepsInANamespace,)
     """What TorchDynamo refuses."""
 
-    QUIET = WritesByText, CountsForNobody, WritesFirst, Normalizes, HoldsADtype
+    QUIET = WritesByText, CountsForNobody, WritesFirst, Normalizes, ListsATable, IsPutBack, HoldsADtype
 
     def test_what_is_read(self):
         for options in (None, ExportOptions(tracing="make_fx"), ExportOptions(strict=True)):

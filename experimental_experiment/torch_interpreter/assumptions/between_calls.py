@@ -9,7 +9,6 @@ import contextlib
 import dataclasses
 import importlib
 import operator
-import pickle
 import random
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,9 +25,11 @@ from experimental_experiment.torch_interpreter.assumptions.holders import (
     holders_in,
     line_that_reads,
 )
+from experimental_experiment.torch_interpreter.assumptions.iterators import givers_in, state_of
 from experimental_experiment.torch_interpreter.assumptions.kept_tensors import Change, changed, kept_in
 from experimental_experiment.torch_interpreter.assumptions.replayed import calls_end
 from experimental_experiment.torch_interpreter.errors import located
+from experimental_experiment.torch_interpreter.memories import REGISTERED
 from experimental_experiment.torch_interpreter.patches.patch import wrapped
 from experimental_experiment.torch_interpreter.patches.whole_numbers import captures_begin, looked_into
 from experimental_experiment.torch_interpreter.signature import Program
@@ -64,9 +65,9 @@ def what_one_call_changes(module: torch.nn.Module, is_followed: bool) -> Iterato
         reached[:] = looked_into(model)[1]
         found_around.clear()
 
-    def compare(tables: Sequence[torch.Tensor] = ()) -> None:
-        inside.compare(found, tables)
-        around.compare(found_around, tables)
+    def compare(tables: Sequence[torch.Tensor] = (), asked: Sequence[Iterator] = ()) -> None:
+        inside.compare(found, tables, asked)
+        around.compare(found_around, tables, asked)
 
     def comparing(restoring: Callable) -> Callable:
         @contextlib.contextmanager
@@ -102,10 +103,11 @@ class Before:
         """*generators*: others that are asked, by their names."""
         self.holders = holders
         named = {
-            holder.named(name): value
+            place: giver
             for holder in holders
             for name, value in holder.attributes.items()
-            if gives_values(value)
+            if name not in REGISTERED
+            for place, giver in givers_in(holder.named(name), value)
         }
         self.drawn = [(name, value, state_of(value)) for name, value in {**generators, **named}.items()]
         self.values = {
@@ -121,9 +123,14 @@ class Before:
         ]
         self.kept = kept_in(holders)
 
-    def compare(self, found: dict[str, Change], tables: Sequence[torch.Tensor] = ()) -> None:
-        """Add what is changed by now to *found*, by its text. *tables*: tensors that sizes alone decide."""
-        texts = [*self.changed_values(), *self.changed_modules(), *self.changed_generators()]
+    def compare(
+        self,
+        found: dict[str, Change],
+        tables: Sequence[torch.Tensor] = (),
+        asked: Sequence[Iterator] = (),
+    ) -> None:
+        """Add what is changed by now to *found*, by its text. *tables*: tensors that sizes alone decide. *asked*: iterators that gave values."""
+        texts = [*self.changed_values(), *self.changed_modules(), *self.changed_generators(asked)]
         for change in [*map(Change, texts), *changed(self.holders, self.kept, tables)]:
             found[change.text] = dataclasses.replace(change, earlier=found.get(change.text))
 
@@ -153,11 +160,12 @@ class Before:
                     change += "another one" if type(last) is type(module) else f"a {type(last).__name__}"
                     yield f"the model does what the captured call does: {change} after it\n{located(source)}"
 
-    def changed_generators(self) -> Iterator[str]:
+    def changed_generators(self, asked: Sequence[Iterator]) -> Iterator[str]:
         """A text for each of the generators and the iterators that have given something."""
         for name, generator, (told, held) in self.drawn:
             now, holds = state_of(generator)
-            if now != told or len(held) != len(holds) or not all(map(operator.is_, held, holds)):
+            is_same = now == told and len(held) == len(holds) and all(map(operator.is_, held, holds))
+            if not is_same or any(generator is each for each in asked):
                 kind = "values" if isinstance(generator, Iterator) else "numbers"
                 yield f"{name} gave {kind} to the captured call: where the model uses them, it holds them"
 
@@ -173,27 +181,3 @@ def warn_of_changes(found: list[Change], program: Program) -> None:
     for change in found:
         if change.is_seen_in(program):
             logger.warning("%s", change.text)
-
-
-def gives_values(value: Any) -> bool:
-    """Whether a value is a random generator that is no torch.Generator, or an iterator of Python's."""
-    if isinstance(value, (random.Random, np.random.Generator, np.random.RandomState)):
-        return not isinstance(value, random.SystemRandom)  # which has no state
-    return isinstance(value, Iterator) and type(value).__module__ in ("builtins", "itertools")
-
-
-def state_of(generator: Any) -> tuple[Any, list[Any]]:
-    """What a generator gives next, as something that can be compared, and objects that are the same until then.
-
-    ``itertools.count`` tells its number, iterators of lists how many are left; ``itertools.cycle``, ``zip`` and ``map`` tell nothing.
-    """
-    if isinstance(generator, types.GeneratorType):
-        frame = generator.gi_frame
-        return (frame.f_lasti, [*frame.f_locals.values()]) if frame else (None, [])
-    if isinstance(generator, Iterator):
-        return (repr(generator), operator.length_hint(generator)), []
-    if isinstance(generator, np.random.Generator):
-        return pickle.dumps(generator.bit_generator.state), []
-    if hasattr(generator, "get_state"):
-        return pickle.dumps(generator.get_state(legacy=False)), []
-    return generator.getstate(), []

@@ -74,7 +74,7 @@ def lost_assignments(module: torch.nn.Module, is_followed: bool) -> Iterator[dic
 
     It follows an assignment to a buffer of the module itself, ``self.b = h``, and loses what is put there otherwise,
     ``self._buffers["b"] = h``, and what was no tensor before. It counts these as well when it looks for the inputs of the others.
-    *is_followed*: whether TorchDynamo runs the model: all buffers are lost, and it refuses new parameters.
+    *is_followed*: whether TorchDynamo runs the model: all of these are lost.
     """
     parts = [*module.named_modules()]
     kinds = {
@@ -115,16 +115,20 @@ def lost_assignments(module: torch.nn.Module, is_followed: bool) -> Iterator[dic
                 kind = "parameter" if full in parameters else "buffer"
                 assigned.setdefault(full, Assignment(kind, before[name], tensor))
 
-    registered = [(path, part._buffers, dict(part._buffers)) for path, part in parts]
+    registered = [
+        (kind, path, held, dict(held))
+        for path, part in parts
+        for kind, held in (("buffer", part._buffers), ("parameter", part._parameters))
+    ]
     left: dict[str, Assignment] = {}  # TorchDynamo follows `note`, too, and takes what that notes away
 
-    def compare(tables: Sequence[torch.Tensor]) -> None:
-        for path, held, before in registered:
-            for name, value in held.items():
-                first = before.get(name)
+    def compare(tables: Sequence[torch.Tensor], _: Sequence[Iterator]) -> None:
+        for kind, path, held, before in registered:
+            for name in {**before, **held}:
+                first, value = before.get(name), held.get(name)
                 is_table = first is None and any(value is table for table in tables)
                 if value is not first and not is_table:
-                    left[f"{path}.{name}" if path else name] = Assignment("buffer", first, value)
+                    left[f"{path}.{name}" if path else name] = Assignment(kind, first, value)
 
     hooks = torch.nn.modules.module
     first = dict(module._buffers)

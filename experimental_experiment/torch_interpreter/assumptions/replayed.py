@@ -37,8 +37,8 @@ class Unknown:
     """A value that only TorchDynamo knows."""
 
 
-Look = Callable[[list[torch.Tensor]], None]
-"""What looks at the objects of a model, and gets those of the tensors in them that sizes alone decide."""
+Look = Callable[[list[torch.Tensor], list[Iterator]], None]
+"""What looks at the objects of a model, and gets those of the tensors in them that sizes alone decide, and the iterators that were asked."""
 
 
 @contextlib.contextmanager
@@ -48,8 +48,9 @@ def calls_end(look: Look) -> Iterator[None]:
 
     def ending(save: Callable) -> Callable:
         def called(effects: Any, *args: Any, **kwargs: Any) -> Any:
-            with Replay(effects).as_after_the_call() as tables:
-                look(tables)
+            replay = Replay(effects)
+            with replay.as_after_the_call():
+                look(replay.tables, replay.asked)
             return save(effects, *args, **kwargs)
 
         return called
@@ -66,6 +67,7 @@ class Replay:
         items: the objects that it follows, by what it notes of their changes.
         modified: those that it would change, with its variables for them.
         replaced: the tensors that they hold where it would write.
+        asked: the iterators among the objects that gave values.
         tables: the tensors that it would write, and that sizes alone decide.
     """
 
@@ -75,6 +77,7 @@ class Replay:
         followed = [(item, each) for item, each in known if each is not None]
         self.items = {id(each.mutation_type): item for item, each in followed}
         self.modified = [(item, each) for item, each in followed if effects.is_modified(each)]
+        self.asked = [item for item, _ in self.modified if isinstance(item, Iterator)]
         self.replaced = [
             value
             for item, each in self.modified
@@ -88,8 +91,8 @@ class Replay:
         return self.effects.store_attr_mutations.get(variable, {})
 
     @contextlib.contextmanager
-    def as_after_the_call(self) -> Iterator[list[torch.Tensor]]:
-        """Let what a call would write hold what it would have then; yields `tables`."""
+    def as_after_the_call(self) -> Iterator[None]:
+        """Let what a call would write hold what it would have then, and fill `tables`."""
         with contextlib.ExitStack() as stack:
             for item, variable in self.modified:
                 last = {name: self.value_of(value) for name, value in self.written(variable).items()}
@@ -110,7 +113,7 @@ class Replay:
                     stack.callback(put_into, memory, contents)
                     after = {**contents, **last}
                     put_into(memory, {name: value for name, value in after.items() if value is not MISSING})
-            yield self.tables
+            yield
 
     def value_of(self, variable: Any) -> Any:
         """A value that TorchDynamo follows, `MISSING` for one that is deleted."""
