@@ -160,6 +160,47 @@ class Decorated(Counter):
         """A function whose original is none."""
 
 
+class Asked(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.step = 0
+
+    @property
+    def scale(self):
+        return self.step  # line
+
+    def taken(self):
+        self.step += 1
+        return self.step  # line
+
+    def forward(self, x):
+        self.taken()
+        return x * self.scale
+
+
+class Overrides(Asked):
+    """What its base reads, and it does not: a counter that nobody asks."""
+
+    @property
+    def scale(self):
+        return 2
+
+    def taken(self):
+        self.step += 1
+
+
+class AsksItsBase(Overrides):
+    def taken(self):
+        return Asked.taken(self)
+
+
+class AsksAbove(Asked):
+    scale = 2
+
+    def taken(self):
+        return super().taken() + 1
+
+
 class Place:
     def __init__(self):
         self.at = 0
@@ -200,6 +241,9 @@ class TestBetweenCalls(ExporterTestCase):
             Counter: "the model does what the captured call does: step is 0 before it, 1 after it",
             Decorated: "the model does what the captured call does: step is 0 before it, 1 after it",
             Warmed: "the model does what the captured call does: inner.seen is False before it, True after it",
+            Asked: "the model does what the captured call does: step is 0 before it, 1 after it",
+            AsksItsBase: "the model does what the captured call does: step is 0 before it, 1 after it",
+            AsksAbove: "the model does what the captured call does: step is 0 before it, 1 after it",
             Grown: "the model does what the captured call does: longest is 2 before it, 3 after it",
         }
         for options in OPTIONS:
@@ -270,6 +314,7 @@ class TestBetweenCalls(ExporterTestCase):
                     self.assertNoLogs("experimental_experiment", "WARNING"),
                 ):
                     to_onnx(Counted(), (X,), dynamic_shapes=shapes, export_options=options)
+                    to_onnx(Overrides(), (X,), dynamic_shapes=shapes, export_options=options)
 
     def test_random_numbers(self):
         def python(x):

@@ -28,8 +28,10 @@ from experimental_experiment.torch_interpreter.memories import (
     own_attributes,
 )
 from experimental_experiment.torch_interpreter.patches.choices import is_note
+from experimental_experiment.torch_interpreter.patches.vision import words
 from experimental_experiment.torch_interpreter.patches.whole_numbers import (
     cell_contents,
+    functions_of,
     looked_into,
     outer_variables,
 )
@@ -122,10 +124,9 @@ class Holder:
 
     def properties(self) -> Iterator[tuple[str, property]]:
         """The properties of the classes whose objects keep it, with their names, but those that tensors have: ``x.shape`` is no cache's."""
-        for base in itertools.chain.from_iterable(kind.__mro__ for kind in self.kinds):
-            for name, item in vars(base).items():
-                if isinstance(item, property) and not hasattr(torch.Tensor, name):
-                    yield name, item
+        for name, item in itertools.chain.from_iterable(map(members_of, self.kinds)):
+            if isinstance(item, property) and not hasattr(torch.Tensor, name):
+                yield name, item
 
     def through(self, name: str) -> Through:
         """The properties that read and write an attribute."""
@@ -329,13 +330,31 @@ def begins(name: str) -> bool:
 
 def methods_of(kind: type) -> Iterator[types.FunctionType]:
     """The functions of the classes of a module, its constructors and torch's own left out."""
+    for name, value in members_of(kind):
+        if isinstance(value, types.FunctionType) and name != "__init__":
+            function = inspect.unwrap(value)
+            if isinstance(function, types.FunctionType):  # what is decorated may be another thing
+                yield function
+
+
+def members_of(kind: type) -> Iterator[tuple[str, Any]]:
+    """What the classes of a module define, torch's own left out, and what others of them override unless these ask for it: ``super().step()``."""
+    first: list[type] = []
     for base in kind.__mro__:
-        if base is not torch.nn.Module:
-            for name, value in vars(base).items():
-                if isinstance(value, types.FunctionType) and name != "__init__":
-                    function = inspect.unwrap(value)
-                    if isinstance(function, types.FunctionType):  # what is decorated may be another thing
-                        yield function
+        if base is torch.nn.Module:
+            continue
+        for name, value in vars(base).items():
+            is_overridden = any(name in vars(other) for other in first)
+            if not is_overridden or any(asks_for(other, base, name) for other in first):
+                yield name, value
+        first.append(base)
+
+
+def asks_for(kind: type, base: type, name: str) -> bool:
+    """Whether a class has a function that may call what one of its bases has under a name, as ``super().step()`` and ``Base.step(self)`` do."""
+    owners = {"super", base.__name__}
+    names = (words(function.__code__) for value in vars(kind).values() for function in functions_of(value))
+    return any(name in each and not each.isdisjoint(owners) for each in names)
 
 
 def accesses(code: types.CodeType, name: str, access: str, through: Through = ITSELF) -> Iterator[Access]:
