@@ -420,7 +420,7 @@ class TestSharedBuffer(unittest.TestCase):
 
 class TestInterface(unittest.TestCase):
     CASES = {
-        "the model has no cache: no input is a tensor of floats [batch, heads, tokens, size], as past_key_values are": (
+        "the model has no cache: no input is a tensor of floats [batch, heads, tokens, size], as past_key_values are, or a state": (
             "(int64[B,S] input_ids) => (float[B,S,4] logits) { a = Unsqueeze(input_ids, two) logits = Expand(zero, shape) }"
         ),
         "the cache is float32 or float16, past_0_key is a tensor(bfloat16)": (

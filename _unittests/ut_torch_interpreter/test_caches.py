@@ -19,6 +19,7 @@ from transformers.cache_utils import (
     StaticCache,
 )
 from transformers.integrations import executorch
+from transformers.models.minimax.modeling_minimax import MiniMaxCache
 
 from experimental_experiment.comparison import run, session
 from experimental_experiment.testing import ExporterTestCase
@@ -255,6 +256,18 @@ class TestCaches(ExporterTestCase):
             ["logits", "present_0_conv_states_0", "present_1_key", "present_1_value"],
         )
 
+    def test_states_beside_the_layers(self):
+        """The name of the input has the word cache twice."""
+        layers = ["full_attention", "linear_attention"]
+        sizes = SMALL | {"num_hidden_layers": 2, "num_local_experts": 2}
+        model = transformers.MiniMaxForCausalLM(
+            transformers.MiniMaxConfig(**sizes, head_dim=8, layer_types=layers)
+        ).eval()
+        entries = {"0_key": GROWING, "0_value": GROWING, "linear_cache_1": {0: "batch"}}
+        found = self.check(model, MiniMaxCache, entries, new=1)
+        self.assertEqual(names(found.graph.input)[-1], "past_key_values_linear_cache_1")
+        self.assertEqual(names(found.graph.output)[-1], "present_linear_cache_1")
+
     def test_beside_those_that_transformers_registers(self):
         executorch.register_dynamic_cache_export_support()
         self.addCleanup(pytree._deregister_pytree_node, DynamicCache)
@@ -314,7 +327,7 @@ class TestCaches(ExporterTestCase):
 
     def test_the_document(self):
         text = (pathlib.Path(__file__).parents[2] / "docs" / "caches.md").read_text(encoding="utf-8")
-        first, second = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+        first, states, second = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
             written = {}
@@ -327,6 +340,12 @@ class TestCaches(ExporterTestCase):
                 (),
                 call(written["model"], 3, 1, 6, cache) | {"input_ids": ids[:, :1]},
             )
+            exec(states, written)
+            prompt, found = torch.tensor([[3, 1, 4, 1, 5]]), torch.from_numpy(written["tokens"])
+            expected = written["hybrid"].generate(
+                prompt, do_sample=False, max_new_tokens=20, pad_token_id=0, eos_token_id=None
+            )
+            torch.testing.assert_close(found, expected)
             printed.truncate(0)
             exec(second, written)
         self.addCleanup(pytree._deregister_pytree_node, written["Memory"])

@@ -21,7 +21,7 @@ class Generator:
 
     Args:
         model: a file, or a ModelProto with its weights: a decoder whose inputs and outputs have the roles of `Interface`, as
-            `to_onnx` writes them for a model of transformers that is given a ``DynamicCache``.
+            `to_onnx` writes them for a model of transformers that is given a ``DynamicCache``, with keys and values, states, or both.
         max_length: the largest number of tokens of a row, prompt and padding included: the buffers have room for them.
         threads: how many one operator may use; None leaves it to onnxruntime.
 
@@ -72,6 +72,9 @@ class Generator:
     def prefill(self, tokens: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
         """Begin anew with these prompts.
 
+        A model that takes one token a row, as all do that hold states, is run once for each token of the longest prompt, from states that
+        are zeros; those of a row stay so as long as it has not begun.
+
         Args:
             tokens: integers [batch, sequence].
             mask: 1 for a token, 0 for padding on the left, [batch, sequence]; None for no padding.
@@ -86,11 +89,18 @@ class Generator:
         if self.cache is None or self.cache.batch != batch:
             self.cache = Cache(self.interface, batch, self.max_length)
         self.cache.length = 0
+        self.cache.forget(np.ones(batch, bool))
         self.seen = np.zeros(batch, np.int64)
         self.mask = np.ones((batch, self.max_length), np.int64)
         if count <= self.max_length:
             self.mask[:, :count] = mask
-        return self.run(np.where(mask, tokens, 0))  # whatever stands for padding may be no token of the model
+        try:
+            return self.run(
+                np.where(mask, tokens, 0)
+            )  # whatever stands for padding may be no token of the model
+        except DecodingError:
+            self.cache.length = 0  # a part of the prompts is none of them
+            raise
 
     def check_mask(self, tokens: np.ndarray, mask: np.ndarray) -> None:
         """Raise DecodingError for a mask that is not one of left padding, or that the model does not read."""
@@ -101,7 +111,7 @@ class Generator:
         if not mask.all():
             if not self.interface.reads_padding:
                 raise DecodingError("the model reads no mask of its keys: give it prompts of one length")
-            if self.interface.positions is None:
+            if self.interface.cache and self.interface.positions is None:
                 raise DecodingError(
                     "the model takes no positions, and counts padding: give it prompts of one length"
                 )
@@ -129,18 +139,26 @@ class Generator:
         Raises DecodingError for a negative token that is no padding, too many tokens, and what onnxruntime refuses: a token beyond the
         vocabulary, a position beyond the model's table, a number of rows or of tokens that the model does not take.
         """
-        cache, names = self.cache, self.interface
-        batch, count = tokens.shape
+        count = tokens.shape[1]
         total = self.length + count
         if total > self.max_length:
             raise DecodingError(f"{total} tokens are more than max_length={self.max_length}")
-        feeds = {names.tokens: tokens}
+        least = tokens[self.mask[:, self.length : total].astype(bool)].min()
+        if least < 0:
+            raise DecodingError(f"a token is at least 0, not {least}")
+        for piece in np.split(tokens, count, axis=1) if self.interface.takes_one else [tokens]:
+            logits = self.append(piece)
+        return logits
+
+    def append(self, tokens: np.ndarray) -> np.ndarray:
+        """What `run` does with tokens that the model takes in one run. Raises DecodingError for what onnxruntime refuses."""
+        cache, names = self.cache, self.interface
+        batch, count = tokens.shape
+        total = self.length + count
+        feeds = {names.tokens: np.ascontiguousarray(tokens)}
         if names.mask is not None:
             feeds[names.mask] = np.ascontiguousarray(self.mask[:, :total])
         added = self.mask[:, self.length : total]
-        least = tokens[added.astype(bool)].min()
-        if least < 0:
-            raise DecodingError(f"a token is at least 0, not {least}")
         if names.positions is not None:
             feeds[names.positions] = np.maximum(self.seen[:, None] + np.cumsum(added, axis=1) - 1, 0)
         rows = 1 if names.gives_last else count
@@ -156,6 +174,7 @@ class Generator:
                 f"the model does not take {batch} rows of {count} tokens after {self.length}, or one of these tokens: {error}"
             ) from error
         cache.advance(count)
+        cache.forget(added[:, -1] == 0)  # rows that have not begun
         self.seen += added.sum(axis=1)
         return logits[:, -1]
 

@@ -16,6 +16,8 @@ ELEMENTS = {"tensor(float)": (1, 4), "tensor(float16)": (10, 2)}
 OTHERS = frozenset(("tensor(bfloat16)", "tensor(double)"))
 """Types of floats that it may not have."""
 
+STATE = re.compile("conv_state|recurrent_state|linear_cache")
+"""What the names of states have in common: those of transformers, whose layers begin with zeros."""
 
 ATTENTION = "GroupQueryAttention"
 BIAS = 10
@@ -46,6 +48,33 @@ class CacheTensor:
     heads: int
     size: int
 
+    def shape(self, batch: int, tokens: int) -> list[int]:
+        """The sizes for so many rows and tokens."""
+        return [batch, self.heads, tokens, self.size]
+
+
+@dataclasses.dataclass(frozen=True)
+class StateTensor:
+    """What one layer remembers of all tokens before, in a tensor that does not grow: a convolution's last inputs, a recurrence.
+
+    Attributes:
+        past: name of the input, [batch, *sizes].
+        present: name of the output, of the same shape.
+        element: number of the ONNX type.
+        bytes: bytes of an element.
+        sizes: all sizes but the batch.
+    """
+
+    past: str
+    present: str
+    element: int
+    bytes: int
+    sizes: tuple[int, ...]
+
+    def shape(self, batch: int, tokens: int) -> list[int]:
+        """The sizes for so many rows, whatever the number of tokens is."""
+        return [batch, *self.sizes]
+
 
 @dataclasses.dataclass(frozen=True)
 class Interface:
@@ -59,8 +88,11 @@ class Interface:
         gives_last: whether they are those of the last tokens alone, as with ``logits_to_keep=1``.
         vocabulary: number of tokens.
         dtype: float32 or float16, of the logits.
-        cache: the tensors of the cache.
-        is_shared: whether past and present may be one buffer: only GroupQueryAttention reads the past, and writes the present.
+        takes_one: whether the new tokens are one a row, int64[batch, 1].
+        cache: the keys and values of the cache.
+        states: the states of the cache; with one of them, ``takes_one`` is true.
+        is_shared: whether keys and values may be one buffer, past and present: only GroupQueryAttention reads the past, and writes the
+            present.
         reads_padding: whether prompts may be padded on the left.
     """
 
@@ -71,7 +103,9 @@ class Interface:
     gives_last: bool
     vocabulary: int
     dtype: np.dtype
+    takes_one: bool
     cache: tuple[CacheTensor, ...]
+    states: tuple[StateTensor, ...]
     is_shared: bool
     reads_padding: bool
 
@@ -84,10 +118,10 @@ def interface_of(session: onnxruntime.InferenceSession, model: onnx.ModelProto) 
     past, present = by_role(session.get_inputs()), by_role(session.get_outputs())
     if not past:
         for item in session.get_inputs():
-            if item.type in OTHERS and len(item.shape) == 4:
+            if item.type in OTHERS and (len(item.shape) == 4 or STATE.search(item.name)):
                 raise DecodingError(f"the cache is float32 or float16, {item.name} is a {item.type}")
         raise DecodingError(
-            "the model has no cache: no input is a tensor of floats [batch, heads, tokens, size], as past_key_values are"
+            "the model has no cache: no input is a tensor of floats [batch, heads, tokens, size], as past_key_values are, or a state"
         )
     if past.keys() != present.keys():
         named = [
@@ -101,18 +135,27 @@ def interface_of(session: onnxruntime.InferenceSession, model: onnx.ModelProto) 
         )
     others = {"tokens": None, "mask": None, "positions": None}
     for item in session.get_inputs():
-        if is_cache(item):
+        if is_cache(item) or is_state(item):
             continue
         kind = role_of_integers(item.name)
         if item.type != "tensor(int64)" or len(item.shape) != 2 or others[kind] is not None:
             raise DecodingError(f"the input {item.name}, {item.type}{item.shape}, has no role in decoding")
         others[kind] = item.name
-    logits = [item for item in session.get_outputs() if item.type in ELEMENTS and len(item.shape) == 3]
+        if kind == "tokens":
+            takes_one = item.shape[1] == 1
+    logits = [
+        item
+        for item in session.get_outputs()
+        if item.type in ELEMENTS and len(item.shape) == 3 and not is_state(item)
+    ]
     if others["tokens"] is None or len(logits) != 1 or not isinstance(logits[0].shape[2], int):
         raise DecodingError(
             "a decoder takes tokens, int64[batch, sequence], and gives logits[batch, sequence, size of the vocabulary]"
         )
-    cache = tuple(cache_tensor(item, present[key]) for key, item in past.items())
+    cache = tuple(cache_tensor(item, present[key]) for key, item in past.items() if is_cache(item))
+    states = tuple(state_tensor(item, present[key]) for key, item in past.items() if is_state(item))
+    if states:
+        check_states(model.graph, others, takes_one, alone=not cache)
     grouped = [node for node in model.graph.node if node.op_type == ATTENTION]
     pads = others["mask"] is not None and all(len(node.input) > BIAS and node.input[BIAS] for node in grouped)
     return Interface(
@@ -121,9 +164,11 @@ def interface_of(session: onnxruntime.InferenceSession, model: onnx.ModelProto) 
         gives_last=logits[0].shape[1] == 1,
         vocabulary=logits[0].shape[2],
         dtype=np.dtype("float32" if logits[0].type == "tensor(float)" else "float16"),
+        takes_one=takes_one,
         cache=cache,
-        is_shared=may_share(model.graph, cache),
-        reads_padding=pads,
+        states=states,
+        is_shared=bool(cache) and may_share(model.graph, cache),
+        reads_padding=pads or not cache,
     )
 
 
@@ -133,15 +178,21 @@ def role_of_integers(name: str) -> str:
 
 
 def is_cache(item: onnxruntime.NodeArg) -> bool:
-    """Whether an input or output is a tensor of floats of rank 4."""
-    return item.type in ELEMENTS and len(item.shape) == 4
+    """Whether an input or output is a tensor of floats of rank 4, and no state."""
+    return item.type in ELEMENTS and len(item.shape) == 4 and not STATE.search(item.name)
+
+
+def is_state(item: onnxruntime.NodeArg) -> bool:
+    """Whether an input or output has the name of a state, and sizes that are known, but for the batch."""
+    is_fixed = all(isinstance(size, int) for size in item.shape[1:])
+    return item.type in ELEMENTS and STATE.search(item.name) is not None and len(item.shape) > 1 and is_fixed
 
 
 def by_role(items: Sequence[onnxruntime.NodeArg]) -> dict[tuple[str, ...], onnxruntime.NodeArg]:
     """The tensors of the cache among inputs or outputs. Raises DecodingError when two have one role."""
     found: dict[tuple[str, ...], onnxruntime.NodeArg] = {}
     for item in items:
-        if is_cache(item):
+        if is_cache(item) or is_state(item):
             first = found.setdefault(role(item.name), item)
             if first is not item:
                 raise DecodingError(
@@ -151,8 +202,8 @@ def by_role(items: Sequence[onnxruntime.NodeArg]) -> dict[tuple[str, ...], onnxr
 
 
 def role(name: str) -> tuple[str, ...]:
-    """What the names of a past and its present have in common: the layer, keys or values."""
-    return tuple(re.findall(r"\d+|key|value", name.replace("past_key_values", "past")))
+    """What the names of a past and its present have in common: the layer, keys or values or which state."""
+    return tuple(re.findall(rf"\d+|key|value|{STATE.pattern}", name.replace("past_key_values", "past")))
 
 
 def cache_tensor(past: onnxruntime.NodeArg, present: onnxruntime.NodeArg) -> CacheTensor:
@@ -163,6 +214,28 @@ def cache_tensor(past: onnxruntime.NodeArg, present: onnxruntime.NodeArg) -> Cac
             f"{past.name} and {present.name} need one type, a number of heads and a size of the heads"
         )
     return CacheTensor(past.name, present.name, *ELEMENTS[past.type], heads, size)
+
+
+def state_tensor(past: onnxruntime.NodeArg, present: onnxruntime.NodeArg) -> StateTensor:
+    """One state of the cache. Raises DecodingError when it changes its type or its sizes."""
+    if past.shape[1:] != present.shape[1:] or past.type != present.type:
+        raise DecodingError(f"{past.name} and {present.name} need one type and the same sizes")
+    return StateTensor(past.name, present.name, *ELEMENTS[past.type], tuple(past.shape[1:]))
+
+
+def check_states(graph: onnx.GraphProto, others: dict[str, str | None], takes_one: bool, alone: bool) -> None:
+    """Raise DecodingError when a model with states, *alone* or beside keys and values, is not one that takes token after token.
+
+    torch.export sees one branch of two: that of several tokens, which in some models begins anew, or that of one.
+    """
+    if not takes_one:
+        raise DecodingError(
+            f"a model with states takes one token a row, {others['tokens']} is to be exported as int64[batch, 1]"
+        )
+    if alone and others["mask"] in set(names_in(graph.node)):
+        raise DecodingError(
+            f"there are states alone, which know no tokens before, and {others['mask']} is read: export the model without it"
+        )
 
 
 def may_share(graph: onnx.GraphProto, cache: Sequence[CacheTensor]) -> bool:
