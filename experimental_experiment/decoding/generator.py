@@ -94,10 +94,9 @@ class Generator:
         self.mask = np.ones((batch, self.max_length), np.int64)
         if count <= self.max_length:
             self.mask[:, :count] = mask
+        tokens = np.where(mask, tokens, 0)  # whatever stands for padding may be no token of the model
         try:
-            return self.run(
-                np.where(mask, tokens, 0)
-            )  # whatever stands for padding may be no token of the model
+            return self.run(tokens)
         except DecodingError:
             self.cache.length = 0  # a part of the prompts is none of them
             raise
@@ -174,7 +173,8 @@ class Generator:
                 f"the model does not take {batch} rows of {count} tokens after {self.length}, or one of these tokens: {error}"
             ) from error
         cache.advance(count)
-        cache.forget(added[:, -1] == 0)  # rows that have not begun
+        if not added.all():
+            cache.forget(added[:, -1] == 0)  # rows that have not begun
         self.seen += added.sum(axis=1)
         return logits[:, -1]
 
