@@ -97,7 +97,7 @@ def distinct(wishes: Sequence[str], taken: Iterable[str]) -> list[str]:
 
 def as_present(name: str) -> str:
     """The name of a part of a cache as a result: the cache of transformers is ``past_key_values`` before 5.24 and ``cache`` from then on."""
-    return re.sub(r"past_key_values|cache_params|cache(?=_\d)", "present", name, count=1)
+    return re.sub(r"past_key_values|cache_params|cache(?=_(?:linear_cache_)?\d)", "present", name, count=1)
 
 
 def refuse_names_of_weights(argument: str, program: Program, names: Sequence[str] | None) -> None:
