@@ -393,7 +393,7 @@ class TestGroupQueryAttentionOfAttention(TestGroupQueryAttention):
             ),
             "a mask that is added": (
                 added.replace("both, past_k", "bias, past_k"),
-                "not in float32, no results for the cache, or scores that a number is added to",
+                "not in float32, or scores that a number is added to",
             ),
             "a softcap": (
                 APART_23.replace("scale=0.25", "softcap=2.0"),

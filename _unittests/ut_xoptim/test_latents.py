@@ -44,13 +44,22 @@ def text_of(own: int) -> str:
         rows = Constant <value=int64[3]{{0,0,{HEADS * own}}}> () b = Transpose <perm=[0,2,1,3]> (g) y = Reshape (b, rows) }}"""
 
 
+def text_23_of(own: int) -> str:
+    """The same with Attention of opset 23."""
+    text = text_of(own).replace(", float[B,1,S,T] bias>", ", bool[B,1,S,T] both>")
+    start, end = text.index("scale = Constant"), text.index("rows = Constant")
+    return f"{text[:start]} a = Attention <scale=0.25> (qh, kh, vh, both) {text[end:]}".replace(
+        "(g)", "(a)"
+    ).replace("bias = Where (both, open, closed)", "")
+
+
 class TestGroupQueryAttentionOfLatents(unittest.TestCase):
-    def assert_same(self, own: int, text: str) -> None:
+    def assert_same(self, own: int, text: str, opset: int = 20) -> None:
         """A prompt, padded on the left or not, then tokens after it: the same results, and the heads of the latent rows in the cache."""
-        model = parsed(text)
+        model = parsed(text, opset)
         placed = in_place(model)
         self.assertIn("GroupQueryAttention", operators(placed))
-        self.assertNotIn("Softmax", operators(placed))
+        self.assertTrue({"Softmax", "Attention"}.isdisjoint(operators(placed)))
         self.assertEqual(0 if own == SIZE else 1, operators(placed).count("Pad"))
         for item in (*placed.graph.input[-2:], *placed.graph.output[-2:]):
             sizes = [dim.dim_param or dim.dim_value for dim in item.type.tensor_type.shape.dim]
@@ -95,6 +104,27 @@ class TestGroupQueryAttentionOfLatents(unittest.TestCase):
         """Values smaller than the keys have zeros behind them in the cache."""
         for own in (8, 9, 24):
             self.assert_same(own, text_of(own))
+            self.assert_same(own, text_23_of(own), 23)
+
+    def test_what_is_refused_of_attention(self):
+        text = text_23_of(8)
+        cases = {
+            "an order that does not count the past": (
+                text.replace("<scale=0.25>", "<is_causal=1>"),
+                "other results, or an order that begins with the first key of the past",
+            ),
+            "a softcap": (
+                text.replace("scale=0.25", "softcap=2.0"),
+                "a softcap, or a Softmax in another dtype",
+            ),
+            "a mask without order": (
+                text.replace("And (causal, wide)", "Or (causal, wide)"),
+                "the mask may let a query see later keys",
+            ),
+        }
+        for promise, (changed, reason) in cases.items():
+            with self.subTest(promise), self.assertRaisesRegex(DecodingError, f"was declined: .*{reason}"):
+                in_place(parsed(changed, 23))
 
     def test_what_is_refused(self):
         """Other heads are left: no attention of the model is then rewritten."""

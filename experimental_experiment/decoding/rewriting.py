@@ -14,7 +14,10 @@ from experimental_experiment.xoptim.patterns_ort.cache import (
     group_query_attention,
     group_query_attention_of_attention,
 )
-from experimental_experiment.xoptim.patterns_ort.latents import group_query_attention_of_latents
+from experimental_experiment.xoptim.patterns_ort.latents import (
+    group_query_attention_of_latents,
+    group_query_attention_of_latents_of_attention,
+)
 from experimental_experiment.xoptim.validity import check_model
 
 CAPACITY = "capacity"
@@ -47,6 +50,7 @@ def in_place(model: onnx.ModelProto | ir.Model) -> onnx.ModelProto | ir.Model:
         group_query_attention,
         group_query_attention_of_attention,
         group_query_attention_of_latents,
+        group_query_attention_of_latents_of_attention,
     ]
     report = Report()
     optimize(target, OptimizationOptions("default+onnxruntime"), rules=rules, report=report)

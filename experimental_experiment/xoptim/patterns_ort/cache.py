@@ -158,15 +158,21 @@ def written(op, root: ir.Node, found: dict, keys: ir.Value, values: ir.Value, in
         domain=MICROSOFT,
         outputs=3,
     )
-    if own != size:
-        parts = op.Slice(op.Reshape(result, [0, 0, heads, size]), [0], [own], [3])
-        result = op.Reshape(parts, [0, 0, heads * own])
+    result = cut(op, result, heads, size, own)
     if closed is not None:
         zero = op.constant(0.0, keys.dtype)
         result = op.append("Where", [op.Squeeze(closed, [1]), zero, result], {}, 1).outputs[0]
     if back:
         result = op.append("Reshape", [result, found["shape"]], {}, 1).outputs[0]
     return dict(zip((root.outputs[0], keys, values), (result, *presents)))
+
+
+def cut(op, rows: ir.Value, heads: int, size: int, own: int) -> ir.Value:
+    """Rows of heads of which the first *own* numbers are kept."""
+    if own == size:
+        return rows
+    parts = op.Slice(op.Reshape(rows, [0, 0, heads, size]), [0], [own], [3])
+    return op.Reshape(parts, [0, 0, heads * own])
 
 
 def bias_in_all(op, found: dict) -> ir.Value:
@@ -217,37 +223,59 @@ def group_query_attention_of_attention(op, attention, q, k, v, mask, past_key, p
     if past is None or len(past) != 4 or None in shapes:
         return no("the heads are not known")
     heads, groups = shapes[0], shapes[1]
-    if attribute_of(attention, "softcap", 0.0) or "softmax_precision" in attention.attributes:
-        return no("a softcap, or a Softmax in another dtype")
-    if q.dtype != ir.DataType.FLOAT or len(attention.outputs) != 3 or mask.dtype != ir.DataType.BOOL:
-        return no("not in float32, no results for the cache, or scores that a number is added to")
+    if len(attention.outputs) != 3:
+        return no("no results for the cache")
     size = heads[3]
     if not isinstance(size, int) or size % 8 or any(other[3] != size for other in shapes[1:]):
         return no("the size of heads is no multiple of 8, or keys and values differ")
     if not all(is_same(heads[axis], other[axis]) for other in shapes[1:] for axis in (0, 2)):
         return no("not as many new keys and values as queries, or a batch that broadcasts")
-    keys = attention.outputs[1].shape
-    if keys is None or not is_bias(mask, ir.Shape(heads), keys):
+    reason = unfit_attention(attention, ir.Shape(heads), attention.outputs[1].shape, past_key)
+    if reason is not None:
+        return reason
+    rows = [rows_of(op, value) for value in (q, k, v)]
+    return written_of_attention(op, attention, heads, groups[1], size, [*rows, past_key, past_value])
+
+
+def unfit_attention(
+    attention: ir.Node, heads: ir.Shape, keys: ir.Shape | None, past_key: ir.Value
+) -> Declined | None:
+    """Why an Attention of these heads of queries and keys is no GroupQueryAttention, None when it is."""
+    q, mask = attention.inputs[0], attention.inputs[3]
+    if attribute_of(attention, "softcap", 0.0) or "softmax_precision" in attention.attributes:
+        return no("a softcap, or a Softmax in another dtype")
+    if q.dtype != ir.DataType.FLOAT or mask.dtype != ir.DataType.BOOL:
+        return no("not in float32, or scores that a number is added to")
+    if keys is None or not is_bias(mask, heads, keys):
         return no("the mask is not of queries and keys")
     causal = heads[2] == 1 or attribute_of(attention, "is_causal", 0)
     if not causal and not closes_later_keys(mask, heads[2], past_key):
         return no("the mask may let a query see later keys")
+    if not opens_each_row(mask) and mask.shape[1] != 1:
+        return no("a row of the mask may be empty for some heads")
+    return None
+
+
+def written_of_attention(
+    op, attention: ir.Node, heads: list | ir.Shape, groups: int, own: int, inputs: list
+) -> list:
+    """The operator with these inputs: what replaces the result of an Attention, with heads of *own* numbers, and the cache."""
+    q, mask, size = attention.inputs[0], attention.inputs[3], heads[3]
     bias = op.Where(mask, op.constant(0.0, q.dtype), op.constant(-math.inf, q.dtype))
     scale = {name: item for name, item in attributes_of(attention).items() if name == "scale"}
     result, *presents = op.GroupQueryAttention(
-        *(rows_of(op, value) for value in (q, k, v)), past_key, past_value, *lengths(op, bias, q), None, None, None, bias,
-        num_heads=heads[1], kv_num_heads=groups[1], **scale, domain=MICROSOFT, outputs=3,
+        *inputs, *lengths(op, bias, q), None, None, None, bias,
+        num_heads=heads[1], kv_num_heads=groups, **scale, domain=MICROSOFT, outputs=3,
     )  # fmt: skip
     if not opens_each_row(mask):
         # the form that the runtime needs, see Equal.less_than_zero
         closed = op.Less(op.ReduceMax(bias, [3], keepdims=1), op.constant(0.0, q.dtype))
-        if mask.shape[1] != 1:
-            return no("a row of the mask may be empty for some heads")
         result = op.Where(op.Squeeze(closed, [1]), op.constant(0.0, q.dtype), result)
+    result = cut(op, result, heads[1], size, own)
     if len(q.shape) == 4 and heads[2] == 1:
-        result = op.Reshape(result, [0, heads[1], 1, size])
+        result = op.Reshape(result, [0, heads[1], 1, own])
     elif len(q.shape) == 4:
-        result = op.Transpose(op.Reshape(result, [0, 0, heads[1], size]), perm=[0, 2, 1, 3])
+        result = op.Transpose(op.Reshape(result, [0, 0, heads[1], own]), perm=[0, 2, 1, 3])
     return [result, *presents]
 
 

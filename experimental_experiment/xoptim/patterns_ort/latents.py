@@ -5,7 +5,16 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from experimental_experiment.xoptim.pattern import P, attribute_of, const, var
-from experimental_experiment.xoptim.patterns_ort.cache import attended, masked, rows_of, unfit_mask, written
+from experimental_experiment.xoptim.patterns_ort.cache import (
+    attended,
+    masked,
+    q,
+    rows_of,
+    unfit_attention,
+    unfit_mask,
+    written,
+    written_of_attention,
+)
 from experimental_experiment.xoptim.rules import Declined, no, rule
 from experimental_experiment.xoptim.shapes import same_sizes
 
@@ -24,7 +33,7 @@ KEYS = P.Concat(part(0), P.Expand(TURNED, var("times"), name="spread"), name="jo
 
 
 @rule(attended(KEYS, part(1), masked), looks_further=True)
-def group_query_attention_of_latents(op, root, found, weight, split, joined, latents, turned):
+def group_query_attention_of_latents(op, root, found, split, joined, latents, turned):
     """Latent attention, as of DeepSeek: the cache holds keys and values of all heads in place of the rows that they are made of.
 
     Zeros stand behind the values, which have the size of the keys there. In no set: the sizes of past and present are others, as
@@ -36,14 +45,7 @@ def group_query_attention_of_latents(op, root, found, weight, split, joined, lat
     reason = unfit(found, keys, values) or unfit_mask(found, keys, found["past_key"], op.opset)
     if reason is not None:
         return reason
-    heads, size = keys.shape[1], keys.shape[3]
-    sizes = [output.shape[3] for output in split.outputs]
-    products = op.MatMul(op.Squeeze(found["k"], [1]), weight)
-    first, own = op.Split(op.Reshape(products, [0, 0, heads, sum(sizes)]), sizes, axis=3, outputs=2)
-    new = op.Concat(first, op.Expand(op.Transpose(found["v"], perm=[0, 2, 1, 3]), [heads, 1]), axis=3)
-    own = own if sizes[1] == size else op.Pad(own, [*[0] * 7, size - sizes[1]])
-    rows = [rows_of(op, found["q"]), *(op.Reshape(x, [0, 0, heads * size]) for x in (new, own))]
-    result = written(op, root, found, keys, values, [*rows, found["past_key"], found["past_value"]])
+    result = written(op, root, found, keys, values, cached(op, found, keys))
     if isinstance(result, Declined):
         return result
     return {
@@ -53,17 +55,48 @@ def group_query_attention_of_latents(op, root, found, weight, split, joined, lat
     }
 
 
+@rule(P.Attention(q, KEYS, part(1), var("mask"), name="attention"), since=23, looks_further=True)
+def group_query_attention_of_latents_of_attention(op, attention, found, split, joined, latents, turned):
+    """The same of Attention, which exists from opset 23 on."""
+    keys, values = joined.outputs[0], split.outputs[-1]
+    if len(attention.outputs) != 1 or attribute_of(attention, "is_causal", 0):
+        return no("other results, or an order that begins with the first key of the past")
+    reason = unfit(found, keys, values) or unfit_attention(
+        attention, found["q"].shape, keys.shape, found["past_key"]
+    )
+    if reason is not None:
+        return reason
+    given = cached(op, found, keys)
+    results = written_of_attention(op, attention, found["q"].shape, keys.shape[1], values.shape[3], given)
+    return dict(zip((attention.outputs[0], latents.outputs[0], turned.outputs[0]), results))
+
+
+def cached(op, found: dict, keys: ir.Value) -> list[ir.Value]:
+    """The rows of the queries, those of the new keys and values of all heads, of the size of the keys, and the past."""
+    heads, size = keys.shape[1], keys.shape[3]
+    sizes = [output.shape[3] for output in found["split"].outputs]
+    products = op.MatMul(op.Squeeze(found["k"], [1]), found["weight"])
+    first, own = op.Split(op.Reshape(products, [0, 0, heads, sum(sizes)]), sizes, axis=3, outputs=2)
+    new = op.Concat(first, op.Expand(op.Transpose(found["v"], perm=[0, 2, 1, 3]), [heads, 1]), axis=3)
+    own = own if sizes[1] == size else op.Pad(own, [*[0] * 7, size - sizes[1]])
+    rows = [rows_of(op, found["q"]), *(op.Reshape(x, [0, 0, heads * size]) for x in (new, own))]
+    return [*rows, found["past_key"], found["past_value"]]
+
+
 def unfit(found: dict, keys: ir.Value, values: ir.Value) -> Declined | None:
     """Why the heads are not those of latent attention, None when they are."""
-    q, k, v, weight, split = (found[name] for name in ("q", "k", "v", "weight", "split"))
+    queries, k, v, weight, split = (found[name] for name in ("q", "k", "v", "weight", "split"))
     latents, turned = (found[name].outputs[0] for name in ("latents", "turned"))
-    heads = [x.shape for x in (q, keys, split.outputs[0], values)]
+    heads = [x.shape for x in (queries, keys, split.outputs[0], values)]
     rows = [x.shape for x in (k, latents, v, turned)]
-    if any(shape is None or len(shape) != 4 for shape in (*heads, *rows)) or q.dtype != ir.DataType.FLOAT:
+    if (
+        any(shape is None or len(shape) != 4 for shape in (*heads, *rows))
+        or queries.dtype != ir.DataType.FLOAT
+    ):
         return no("no heads of known sizes in float32")
     axes = [attribute_of(found[name], "axis", 0) % 4 for name in ("split", "joined", "latents", "turned")]
     if axes != [3, 3, 2, 2] or any(
-        found[name] is not None for name in ("of_q", "of_product", "of_weights", "of_result")
+        found.get(name) is not None for name in ("of_q", "of_product", "of_weights", "of_result")
     ):
         return no("the heads are grouped, or joined along other axes")
     batch, count, new, size = heads[0]
