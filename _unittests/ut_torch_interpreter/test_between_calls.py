@@ -1,5 +1,7 @@
 """What the next call of a model would do otherwise: numbers that it keeps, random numbers that are not torch's."""
 
+import dataclasses
+import enum
 import functools
 import random
 import unittest
@@ -201,6 +203,103 @@ class AsksAbove(Asked):
         return super().taken() + 1
 
 
+class Mode(enum.Enum):
+    FIRST = 1
+    LATER = 2
+
+
+class Changes(torch.nn.Module):
+    """An attribute that has another value from the second call on."""
+
+    def __init__(self, first, later, use):
+        super().__init__()
+        self.given, self.later, self.use = first, later, use
+
+    def forward(self, x):
+        y = self.use(x, self.given)  # line
+        self.given = self.later
+        return y
+
+
+CHANGES = {
+    "1.5 before it, None": (1.5, None, lambda x, scale: x if scale is None else x * scale),
+    "1j before it, (1+0j)": (1j, 1 + 0j, lambda x, scale: x * scale.real),
+    "b'a' before it, b'bc'": (b"a", b"bc", lambda x, text: x * len(text)),
+    "sin before it, cos": (torch.sin, torch.cos, lambda x, function: function(x)),
+    "<Mode.FIRST: 1> before it, <Mode.LATER: 2>": (Mode.FIRST, Mode.LATER, lambda x, mode: x * mode.value),
+    "torch.float32 before it, torch.int64": (torch.float32, torch.int64, lambda x, dtype: x.to(dtype) * 1.0),
+}
+
+
+class MakesOnce(torch.nn.Module):
+    """A table, when a flag says that there is none."""
+
+    def __init__(self):
+        super().__init__()
+        self.is_made = False
+
+    def forward(self, x):
+        if not self.is_made:
+            self.table = torch.arange(x.shape[1]).float()
+            self.is_made = True
+        return x + self.table
+
+
+class KeepsOnce(MakesOnce):
+    """The first input, which is no table."""
+
+    def forward(self, x):
+        if not self.is_made:  # line
+            self.table = x.mean(0)
+            self.is_made = True
+        return x + self.table
+
+
+class KeepsABufferOnce(MakesOnce):
+    """A buffer, which a caller may give."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("table", torch.zeros(4))
+
+    def forward(self, x):
+        if not self.is_made:  # line
+            self.table = x.mean(0)
+            self.is_made = True
+        return x + self.table
+
+
+class MakesLater(MakesOnce):
+    """Where the flag is set elsewhere, the second call is the first that makes it."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = 1.0
+
+    def forward(self, x):
+        if self.is_made:  # line
+            self.scale = 2.0
+        self.is_made = True
+        return x * self.scale
+
+
+@dataclasses.dataclass
+class Calls:
+    count: int = 0
+
+
+class CountsInADataclass(torch.nn.Module):
+    """What its ``__repr__`` alone reads."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = Calls()
+
+    def forward(self, x):
+        self.calls.count += 1
+        return x * 2
+
+
 class Place:
     def __init__(self):
         self.at = 0
@@ -254,6 +353,26 @@ class TestBetweenCalls(ExporterTestCase):
                     self.assertTrue(found.startswith(text + "\n"), found)
                     self.assertTrue(found.endswith("# line"), found)
                     self.assertFalse(self.changed(model))  # it is left as it was
+
+    def test_values_of_other_kinds(self):
+        for options in OPTIONS:
+            for change, given in CHANGES.items():
+                with self.subTest(change, options=options):
+                    (found,) = self.warnings(Changes(*given), export_options=options)
+                    text = f"the model does what the captured call does: given is {change} after it\n"
+                    self.assertTrue(found.startswith(text), found)
+                    self.assertTrue(found.endswith("# line"), found)
+
+    def test_flags_of_what_is_made_once(self):
+        for options in OPTIONS:
+            with self.subTest(options=options), self.assertNoLogs("experimental_experiment", "WARNING"):
+                to_onnx(MakesOnce(), (X,), export_options=options)
+            for kind in (KeepsOnce, KeepsABufferOnce, MakesLater):
+                with self.subTest(kind.__name__, options=options):
+                    found = self.warnings(kind(), export_options=options)
+                    text = "the model does what the captured call does: is_made is False before it, True after it\n"
+                    told = [each for each in found if each.startswith(text) and each.endswith("# line")]
+                    self.assertEqual(1, len(told), found)
 
     def test_numbers_that_are_kept_outside(self):
         expected = {OfTheClass: "OfTheClass.step", OfAGlobal: "STEP", counter: "step", FromTheClass: "step"}
@@ -315,6 +434,7 @@ class TestBetweenCalls(ExporterTestCase):
                 ):
                     to_onnx(Counted(), (X,), dynamic_shapes=shapes, export_options=options)
                     to_onnx(Overrides(), (X,), dynamic_shapes=shapes, export_options=options)
+                    to_onnx(CountsInADataclass(), (X,), dynamic_shapes=shapes, export_options=options)
 
     def test_random_numbers(self):
         def python(x):

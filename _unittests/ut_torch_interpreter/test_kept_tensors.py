@@ -465,6 +465,119 @@ class Normalizes(torch.nn.Module):
         return x * self.std + self.mean
 
 
+class Exchanges(Module):
+    def __init__(self):
+        super().__init__()
+        self.past, self.next = torch.ones(4), torch.zeros(4)
+
+    def forward(self, x):
+        y = x * 2 + self.past  # line
+        self.past = self.next
+        return y
+
+
+class TurnsTensors(Module):
+    def __init__(self):
+        super().__init__()
+        self.listed = [torch.ones(4), torch.zeros(4)]
+
+    def forward(self, x):
+        self.listed.append(self.listed.pop(0))  # line
+        return x * 2 + self.listed[0]
+
+
+class Drops(Module):
+    def __init__(self):
+        super().__init__()
+        self.past = torch.ones(4)
+
+    def forward(self, x):
+        y = x if self.past is None else x + self.past  # line
+        self.past = None
+        return y
+
+
+class Deletes(Drops):
+    def forward(self, x):
+        if not hasattr(self, "past"):  # line
+            return x
+        y = x + self.past
+        del self.past
+        return y
+
+
+class Reverses(Module):
+    def __init__(self):
+        super().__init__()
+        self.listed = [1.0, 2.0]
+
+    def forward(self, x):
+        self.listed.reverse()
+        return x * self.listed[0]  # line
+
+
+class Removes(Reverses):
+    def forward(self, x):
+        y = x * len(self.listed)  # line
+        del self.listed[0]
+        return y
+
+
+class CountsByName(Module):
+    def __init__(self):
+        super().__init__()
+        self.named = collections.Counter()
+
+    def forward(self, x):
+        self.named["calls"] += 1
+        return x * self.named["calls"]  # line
+
+
+class GrowsInside(Module):
+    def __init__(self):
+        super().__init__()
+        self.named = {"sizes": []}
+
+    def forward(self, x):
+        self.named["sizes"].append(1)
+        return x * len(self.named["sizes"])  # line
+
+
+class ListsFunctions(Module):
+    def __init__(self):
+        super().__init__()
+        self.listed = [torch.sin, torch.cos]
+
+    def forward(self, x):
+        y = self.listed[0](x)  # line
+        self.listed.reverse()
+        return y
+
+
+class ReplacesAnObject(Module):
+    def __init__(self):
+        super().__init__()
+        self.held = Scale(1)
+
+    def forward(self, x):
+        self.held = dataclasses.replace(self.held, by=self.held.by + 1)  # line
+        return x * self.held.by
+
+
+@dataclasses.dataclass
+class Scale:
+    by: int
+
+
+class RemembersNumbers(Module):
+    """What the next call would compute again."""
+
+    def forward(self, x):
+        if x.shape[1] not in self.named:
+            self.named[x.shape[1]] = x.shape[1] * 2
+        return x * self.named[x.shape[1]] * self.named.setdefault("scale", 7)
+
+
 class ListsATable(Module):
     def forward(self, x):
         if not self.listed:
@@ -543,6 +656,16 @@ class TestKept(KeptTestCase):
         CallsAWriter: "past is None before it, a tensor after it",
         CallsAFunctionThatWrites: "past is None before it, a tensor after it",
         HasAHook: "outputs is a list of 0 before it, a list of 1 after it",
+        Exchanges: "past is a tensor before it, another one after it",
+        TurnsTensors: "listed is a list of 2 before it, one with other tensors after it",
+        Drops: "past is a tensor before it, None after it",
+        Deletes: "past is a tensor before it, None after it",
+        Reverses: "listed is a list of 2 before it, one with other numbers after it",
+        Removes: "listed is a list of 2 before it, a list of 1 after it",
+        CountsByName: "named is a Counter of 0 before it, a Counter of 1 after it",
+        GrowsInside: "named is a dict of 1 before it, one with other numbers after it",
+        ListsFunctions: "listed is a list of 2 before it, one with other values after it",
+        ReplacesAnObject: "held is a Scale before it, another one after it",
         CountsInADict: "named is a dict of 1 before it, one with other numbers after it",
     }
 
@@ -550,7 +673,16 @@ class TestKept(KeptTestCase):
     NOT_FOLLOWED = (KeepsInANamespace,)
     """What TorchDynamo refuses."""
 
-    QUIET = WritesByText, CountsForNobody, WritesFirst, Normalizes, ListsATable, IsPutBack, HoldsADtype
+    QUIET = (
+        WritesByText,
+        CountsForNobody,
+        WritesFirst,
+        Normalizes,
+        RemembersNumbers,
+        ListsATable,
+        IsPutBack,
+        HoldsADtype,
+    )
 
     def test_what_is_read(self):
         for options in (None, ExportOptions(tracing="make_fx"), ExportOptions(strict=True)):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import enum
 import importlib
 import operator
 import random
@@ -24,9 +25,17 @@ from experimental_experiment.torch_interpreter.assumptions.holders import (
     holders_around,
     holders_in,
     line_that_reads,
+    lines_that_read,
 )
 from experimental_experiment.torch_interpreter.assumptions.iterators import givers_in, state_of
-from experimental_experiment.torch_interpreter.assumptions.kept_tensors import Change, changed, kept_in
+from experimental_experiment.torch_interpreter.assumptions.kept_tensors import (
+    FUNCTIONS,
+    Change,
+    changed,
+    kept_in,
+    made_in,
+)
+from experimental_experiment.torch_interpreter.assumptions.remade import is_set_there, only_remakes
 from experimental_experiment.torch_interpreter.assumptions.replayed import calls_end
 from experimental_experiment.torch_interpreter.errors import located
 from experimental_experiment.torch_interpreter.memories import REGISTERED
@@ -34,7 +43,7 @@ from experimental_experiment.torch_interpreter.patches.patch import wrapped
 from experimental_experiment.torch_interpreter.patches.whole_numbers import captures_begin, looked_into
 from experimental_experiment.torch_interpreter.signature import Program
 
-VALUES = (bool, int, float, str)
+VALUES = (bool, int, float, complex, str, bytes, torch.dtype, torch.device, *FUNCTIONS)
 """What is compared as it is."""
 
 SYMBOLIC = (torch.SymBool, torch.SymInt, torch.SymFloat)
@@ -114,7 +123,7 @@ class Before:
             (id(holder), name): value
             for holder in holders
             for name, value in holder.attributes.items()
-            if type(value) in VALUES
+            if is_value(value)
         }
         self.modules = [
             (holder, dict(holder.attributes["_modules"]))
@@ -130,24 +139,32 @@ class Before:
         asked: Sequence[Iterator] = (),
     ) -> None:
         """Add what is changed by now to *found*, by its text. *tables*: tensors that sizes alone decide. *asked*: iterators that gave values."""
-        texts = [*self.changed_values(), *self.changed_modules(), *self.changed_generators(asked)]
-        for change in [*map(Change, texts), *changed(self.holders, self.kept, tables)]:
+        texts = [*self.changed_modules(), *self.changed_generators(asked)]
+        changes = [*self.changed_values(tables), *map(Change, texts)]
+        for change in [*changes, *changed(self.holders, self.kept, tables)]:
             found[change.text] = dataclasses.replace(change, earlier=found.get(change.text))
 
-    def changed_values(self) -> Iterator[str]:
-        """A text for each of the attributes that are numbers or texts, have another value by now, and are read."""
+    def changed_values(self, tables: Sequence[torch.Tensor]) -> Iterator[Change]:
+        """Those attributes that are numbers, texts or functions, have another value or None by now, and are read.
+
+        Where they decide nothing but whether tensors are made again, these decide whether the next call differs.
+        """
         for holder in self.holders:
             for name, last in holder.attributes.items():
-                if type(last) not in (*VALUES, *SYMBOLIC):
+                if not (last is None or type(last) in SYMBOLIC or is_value(last)):
                     continue
                 value = self.values.get((id(holder), name), default_of(holder, name))
                 is_other = type(last) in SYMBOLIC or (
                     last is not value and last != value
                 )  # a NaN is what it is
-                source = line_that_reads(holder, name) if value is not None and is_other else None
-                if source is not None:
-                    change = f"{holder.named(name)} is {value!r} before it, {last!r} after it"
-                    yield f"the model does what the captured call does: {change}\n{located(source)}"
+                lines = lines_that_read(holder, name) if value is not None and is_other else []
+                buffers = holder.attributes.get("_buffers", ())
+                remakes = only_remakes(lines, name) and is_set_there(lines, name, buffers)
+                made = made_in(holder, self.kept, tables) if remakes else []
+                if made if remakes else lines:
+                    change = f"{holder.named(name)} is {shown(value)} before it, {shown(last)} after it"
+                    text = f"the model does what the captured call does: {change}\n{located(lines[0])}"
+                    yield Change(text, tuple(made))
 
     def changed_modules(self) -> Iterator[str]:
         """A text for each of the submodules in whose place another one is by now, and that are read."""
@@ -170,10 +187,20 @@ class Before:
                 yield f"{name} gave {kind} to the captured call: where the model uses them, it holds them"
 
 
+def is_value(value: Any) -> bool:
+    """Whether a value is compared as it is: a number, a text, a member of an enumeration, a function."""
+    return type(value) in VALUES or isinstance(value, enum.Enum)
+
+
+def shown(value: Any) -> str:
+    """A value in a text, of a function its name."""
+    return value.__name__ if isinstance(value, FUNCTIONS) else repr(value)
+
+
 def default_of(holder: Holder, name: str) -> Any:
     """The number or the text that the class of what has an attribute gives where it has none itself, None where it gives none."""
     value = getattr(holder.kinds[0], name, None) if holder.kinds else None
-    return value if type(value) in VALUES else None
+    return value if is_value(value) and not isinstance(value, FUNCTIONS) else None
 
 
 def warn_of_changes(found: list[Change], program: Program) -> None:

@@ -329,12 +329,17 @@ def begins(name: str) -> bool:
 
 
 def methods_of(kind: type) -> Iterator[types.FunctionType]:
-    """The functions of the classes of a module, its constructors and torch's own left out."""
+    """The functions of the classes of a module, its constructors and torch's own left out, and those that dataclasses write."""
     for name, value in members_of(kind):
         if isinstance(value, types.FunctionType) and name != "__init__":
-            function = inspect.unwrap(value)
-            if isinstance(function, types.FunctionType):  # what is decorated may be another thing
+            function = inspect.unwrap(value)  # what is decorated may be another thing
+            if isinstance(function, types.FunctionType) and not is_generated(function):
                 yield function
+
+
+def is_generated(function: types.FunctionType) -> bool:
+    """Whether a dataclass or a named tuple has written a function: ``__repr__`` and ``__eq__`` read all that is kept."""
+    return function.__code__.co_filename == "<string>" and function.__name__.startswith("__")
 
 
 def members_of(kind: type) -> Iterator[tuple[str, Any]]:
@@ -364,6 +369,7 @@ def accesses(code: types.CodeType, name: str, access: str, through: Through = IT
     """
     loads = ("LOAD_ATTR", "LOAD_METHOD") if access == "ATTR" else (f"LOAD_{access}",)
     store = f"STORE_{access}"
+    stores = (store, f"DELETE_{access}")
     lines = dict(dis.findlinestarts(code))
     read, written = {name, *through.read}, {name, *through.written}
     steps, line, called = list(dis.get_instructions(code)), code.co_firstlineno, ""
@@ -372,7 +378,7 @@ def accesses(code: types.CodeType, name: str, access: str, through: Through = IT
         is_call = step.opname in CALLING and step.argval in through.called
         if step.opname == "LOAD_GLOBAL":
             called = step.argval
-        if (step.opname == store and step.argval in written) or is_call:
+        if (step.opname in stores and step.argval in written) or is_call:
             yield STORED, code, line
         elif step.opname == "LOAD_CONST" and step.argval == name and access == "ATTR" and called in GETTING:
             yield LOADED, code, line

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 import dis
+import enum
+import operator
 import reprlib
 import types
 from collections.abc import Collection, Iterator, Sequence
@@ -43,14 +45,21 @@ from experimental_experiment.torch_interpreter.writes import storage_of, storage
 NUMBERS = (bool, int, float, *SYMBOLS)
 """What is counted in a container."""
 
+FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType, types.MethodType)
+
+ATOMS = (*NUMBERS, complex, str, bytes, enum.Enum, torch.dtype, torch.device, *FUNCTIONS)
+"""What is compared in a container that is changed in place."""
+
 DEPTH = 3
 """So many containers in one another are looked into."""
 
-ADDING = frozenset("add append appendleft extend extendleft insert update".split())
-"""Methods of a container that change it, and keep what there was."""
+ADDING = frozenset(
+    "add append appendleft discard extend extendleft insert remove reverse rotate sort update".split()
+)
+"""Methods of a container that change it, and keep what there was, or most of it."""
 
-TAKING = frozenset("pop popitem popleft setdefault".split())
-"""Methods that change it, and give what there was."""
+TAKING = {"pop": "add", "popitem": "add", "popleft": "add", "setdefault": "put"}
+"""Methods that change it, and give what there was; how they change it."""
 
 SUBSCRIPTS = ("BINARY_SUBSCR", "BINARY_SLICE")
 """What gives one of the entries."""
@@ -69,7 +78,8 @@ class Kept:
         value: what it was.
         count: how many entries a container had.
         leaves: its tensors.
-        numbers: those in a container.
+        numbers: those in a container or an object.
+        atoms: these, and the texts, the functions and others of `ATOMS` there.
     """
 
     holder: Holder
@@ -78,14 +88,17 @@ class Kept:
     count: int
     leaves: list[torch.Tensor]
     numbers: list[Any]
+    atoms: list[Any]
 
     @classmethod
     def of(cls, holder: Holder, name: str, known: Collection[int]) -> Kept:
         """An attribute as it is now, None where there is none. *known*: the objects that are holders themselves, by `identity`."""
         value = holder.attributes.get(name)
         count = count_of(value) if is_container(value) else 0
-        numbers = [*values_in(value, NUMBERS, known)] if count else []
-        return cls(holder, name, value, count, [*values_in(value, torch.Tensor, known)], numbers)
+        parts = items_of(attributes_of(value)) if is_object(type(value)) else [value] if count else []
+        atoms = [atom for part in parts for atom in values_in(part, ATOMS, known)]
+        numbers = [atom for atom in atoms if isinstance(atom, NUMBERS)]
+        return cls(holder, name, value, count, [*values_in(value, torch.Tensor, known)], numbers, atoms)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,15 +148,20 @@ def changed(
     *tables*: tensors that are known to depend on nothing but sizes.
     """
     attributes = {(id(kept.holder), kept.name): kept for kept in before}
+    kept_by: dict[int, list[str]] = {}
+    for kept in before:
+        kept_by.setdefault(id(kept.holder), []).append(kept.name)
     known = {holder.identity for holder in holders}
     for holder in holders:
         made: list[torch.Tensor] = []
         sizes: list[tuple[Kept, Kept]] = []
-        for name in [*holder.attributes]:
+        names = dict.fromkeys((*holder.attributes, *kept_by.get(id(holder), ())))
+        for name in names:
             value = holder.attributes.get(name)
-            if name in REGISTERED or not may_keep(value):
+            first = attributes.get((id(holder), name)) or Kept(holder, name, None, 0, [], [], [])
+            is_dropped = value is None and bool(first.leaves)
+            if name in REGISTERED or not (may_keep(value) or is_dropped):
                 continue
-            first = attributes.get((id(holder), name)) or Kept(holder, name, None, 0, [], [])
             in_place = is_container(value) and value is first.value
             if value is first.value and not in_place:
                 continue
@@ -156,15 +174,46 @@ def changed(
             if isinstance(value, (tuple, list)) and not in_place and last.numbers and not last.leaves:
                 sizes.append((first, last))
             is_longer = in_place and not isinstance(value, dict) and last.count != first.count
-            is_counted = in_place and differ(first.numbers, last.numbers)
-            if new or is_longer or is_counted:
-                source = (line_that_reads_entries if in_place else line_that_reads)(holder, name)
+            is_other = in_place and differ(first.atoms, last.atoms)
+            is_counted = in_place and len(first.atoms) != len(last.atoms)
+            is_new_object = is_object(type(value)) and not isinstance(
+                value, ATOMS
+            )  # members of an Enum are values
+            is_other |= is_new_object and not new and differ(first.atoms, last.atoms)
+            is_exchanged = is_dropped or are_exchanged(first.leaves, last.leaves)
+            if new or is_longer or is_other or is_counted or is_exchanged:
+                only_added = is_counted and not (new or is_longer)
+                source = (
+                    line_that_reads_entries(holder, name, only_added)
+                    if in_place
+                    else line_that_reads(holder, name)
+                )
                 if source is not None and not is_library(source[0]):
-                    change = f"{holder.named(name)} is {described(first)} before it, {described_again(last, first, bool(new))} after it"
+                    change = f"{holder.named(name)} is {described(first)} before it, {described_again(last, first)} after it"
                     text = f"the model does what the captured call does: {change}\n{located(source)}"
                     yield Change(text, tuple(new), tuple(first.leaves))
         for first, last in sizes:
             yield from changed_sizes(first, last, tuple(made))
+
+
+def made_in(
+    holder: Holder, before: Sequence[Kept], tables: Sequence[torch.Tensor] = ()
+) -> list[torch.Tensor]:
+    """The tensors of the capture that a holder keeps by now, but *tables*, and what it kept before."""
+    first = {kept.name: kept.leaves for kept in before if kept.holder is holder}
+    names = [name for name in holder.attributes if name not in REGISTERED]
+    return [
+        leaf
+        for name in names
+        for leaf in values_in(holder.attributes.get(name), TRACED, ())
+        if not any(leaf is other for other in (*first.get(name, ()), *tables))
+    ]
+
+
+def are_exchanged(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) -> bool:
+    """Whether tensors that were there before the capture stand in the places of others."""
+    are_real = not any(isinstance(tensor, TRACED) for tensor in (*before, *after))
+    return are_real and len(before) == len(after) and any(x is not y for x, y in zip(before, after))
 
 
 def changed_sizes(first: Kept, last: Kept, made: tuple[torch.Tensor, ...]) -> Iterator[Change]:
@@ -190,14 +239,16 @@ def described(kept: Kept) -> str:
     return f"a {type(kept.value).__name__}" if is_object(type(kept.value)) else repr(kept.value)
 
 
-def described_again(last: Kept, first: Kept, has_tensors: bool) -> str:
+def described_again(last: Kept, first: Kept) -> str:
     """What an attribute is after the call, in words that are not those for what it was."""
     if described(last) != described(first):
         return described(last)
+    if not is_container(last.value):
+        return "another one"
+    are_kept = len(last.leaves) == len(first.leaves) and all(map(operator.is_, last.leaves, first.leaves))
+    are_numbers = len(last.numbers) != len(first.numbers) or differ(first.numbers, last.numbers)
     return (
-        f"one with other {'tensors' if has_tensors else 'numbers'}"
-        if is_container(last.value)
-        else "another one"
+        f"one with other {'values' if are_kept and not are_numbers else 'numbers' if are_kept else 'tensors'}"
     )
 
 
@@ -253,10 +304,11 @@ def is_constant(program: Program, tensor: torch.Tensor, replaced: Sequence[torch
     return bool(made) and storage is not None
 
 
-def line_that_reads_entries(holder: Holder, name: str) -> Source | None:
+def line_that_reads_entries(holder: Holder, name: str, only_added: bool = False) -> Source | None:
     """The first line that reads the entries of a list or a dict, where those of the call before are among them.
 
-    They are where a function reads before it writes, or where a list is added to and nothing empties it.
+    They are where a function reads before it writes, or where a list is added to and nothing empties it. *only_added*: the latter alone:
+    what is put into a dict of numbers the next call may find there, as the same number.
     """
     lines: list[Source] = []
     is_kept = is_added_to = is_emptied = False
@@ -265,7 +317,7 @@ def line_that_reads_entries(holder: Holder, name: str) -> Source | None:
         steps = list(uses(function.__code__, names, holder.access))
         lines += [source_at(code, line) for use, code, line in steps if use == "read"]
         order = [use for use, *_ in steps]
-        is_kept |= order[:1] == ["read"] and len({*order}) > 1
+        is_kept |= not only_added and order[:1] == ["read"] and len({*order}) > 1
         is_added_to |= "add" in order
         is_emptied |= order[:1] == ["empty"] and not begins(function.__name__)
     return lines[0] if lines and (is_kept or (is_added_to and not is_emptied)) else None
@@ -285,24 +337,24 @@ def uses(
             variables.add(steps[position + 1].argval)  # past = self.past
         elif is_it or (step.opname == "LOAD_FAST" and step.argval in variables):
             use = "empty" if step.opname == f"STORE_{access}" else use_of(steps[position + 1 :])
-            yield from ((each, code, line) for each in (("read", "add") if use == "take" else (use,)))
+            yield from ((each, code, line) for each in use.split())
     for part in code.co_consts:
         if isinstance(part, types.CodeType):
             yield from uses(part, names, access)
 
 
 def use_of(steps: Sequence[dis.Instruction]) -> str:
-    """What is done with what was loaded before these steps."""
+    """What is done with what was loaded before these steps, two words for two things."""
     called = steps[0].argval if steps[0].opname in ("LOAD_ATTR", "LOAD_METHOD") else None
     if called in TAKING:
-        return "take"
+        return f"read {TAKING[called]}"
     if called in ADDING or called in EMPTYING:
         return "add" if called in ADDING else "empty"
     place = next((at for at, step in enumerate(steps) if not step.opname.startswith("LOAD_")), len(steps))
     following = [step.opname for step in steps[place : place + 2]]
     if not place or not following:
         return "read"
-    if following[0] in COPIES:  # self.counts["calls"] += 1
+    if following[0] in (*COPIES, "DELETE_SUBSCR"):  # self.counts["calls"] += 1
         return "add"
     if following[0] in SUBSCRIPTS and following[1:] != ["STORE_SUBSCR"]:  # self.layers[0].append(x)
         return use_of(steps[place + 1 :])

@@ -8,9 +8,10 @@ from __future__ import annotations
 import ast
 import functools
 import linecache
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeGuard
 
+from experimental_experiment.torch_interpreter.assumptions.holders import begins
 from experimental_experiment.torch_interpreter.errors import Source
 from experimental_experiment.torch_interpreter.frames import nodes_of
 
@@ -24,13 +25,69 @@ def only_remakes(lines: Sequence[Source], name: str) -> bool:
     )
 
 
+def is_set_there(lines: Sequence[Source], name: str, buffers: Collection[str]) -> bool:
+    """Whether nothing but the branches of such conditions writes an attribute: where it is another one by now, the captured call has taken one.
+
+    They write no *buffers* either, which the next call may be given, and call nothing that might.
+    """
+    return all(
+        is_set_in_branches("".join(linecache.getlines(file)), line, name, frozenset(buffers))
+        for file, line, *_ in lines
+    )
+
+
 @functools.lru_cache(maxsize=64)
-def remaking(source: str, name: str) -> frozenset[int]:
-    """The lines of such conditions in a file, and those behind them that read what an attribute has become."""
+def is_set_in_branches(source: str, line: int, name: str, buffers: frozenset[str]) -> bool:
+    """Whether the class in a line writes an attribute in no place but in branches that make something again, and whose conditions read it.
+
+    Functions that begin, as the constructor, may write it.
+    """
+    functions, methods = functions_in(source)
+    kinds = [node for node in nodes_of(source) if isinstance(node, ast.ClassDef) and line in lines_of(node)]
+    own = [node for kind in kinds for node in ast.walk(kind) if isinstance(node, Function)] or functions
+    branches = [
+        branch
+        for function in own
+        for branch in ast.walk(function)
+        if isinstance(branch, ast.If) and asks_for(branch.test, name) and remakes(branch, function, methods)
+    ]
+    branches = [branch for branch in branches if not any(map(function_of, statements_in(branch)))]
+    inside = [node for branch in branches for node in written_in(branch)]
+    written = [node for function in own if not begins(function.name) for node in written_in(function)]
+    return all(node in inside for node in written if node.attr == name) and not any(
+        node.attr in buffers for node in inside
+    )
+
+
+def written_in(part: ast.AST) -> list[ast.Attribute]:
+    """The attributes that a function or a branch writes."""
+    attributes = [node for node in ast.walk(part) if isinstance(node, ast.Attribute)]
+    return [node for node in attributes if not isinstance(node.ctx, ast.Load)]
+
+
+def statements_in(part: ast.AST) -> Iterator[ast.stmt]:
+    """The statements of a function or a branch."""
+    return (node for node in ast.walk(part) if isinstance(node, ast.stmt))
+
+
+def asks_for(test: ast.expr, name: str) -> bool:
+    """Whether a condition reads an attribute."""
+    return any(isinstance(node, ast.Attribute) and node.attr == name for node in ast.walk(test))
+
+
+def functions_in(source: str) -> tuple[list[Function], dict[str, list[Function]]]:
+    """The functions of a file, and the same by their names."""
     functions = [node for node in nodes_of(source) if isinstance(node, Function)]
     methods: dict[str, list[Function]] = {}
     for function in functions:
         methods.setdefault(function.name, []).append(function)
+    return functions, methods
+
+
+@functools.lru_cache(maxsize=64)
+def remaking(source: str, name: str) -> frozenset[int]:
+    """The lines of such conditions in a file, and those behind them that read what an attribute has become."""
+    functions, methods = functions_in(source)
     found: set[int] = set()
     for function in functions:
         for node in ast.walk(function):

@@ -75,7 +75,7 @@ class Replay:
         self.effects = effects
         known = [(item, effects.id_to_variable.get(id(item))) for item in effects.keepalive]
         followed = [(item, each) for item, each in known if each is not None]
-        self.items = {id(each.mutation_type): item for item, each in followed}
+        self.items = {id(each.mutation_type): item for item, each in followed if each.mutation_type}
         self.modified = [(item, each) for item, each in followed if effects.is_modified(each)]
         self.asked = [item for item, _ in self.modified if isinstance(item, Iterator)]
         self.replaced = [
