@@ -91,7 +91,7 @@ def memories_at(value: Any) -> Iterator[Memory]:
     kind = type(value)
     if container_of(kind) is not None:
         yield value
-    elif issubclass(kind, WRAPPERS):
+    elif is_wrapper(kind):
         yield value.data
     if is_object(kind):
         yield attributes_of(value)
@@ -106,25 +106,31 @@ def container_of(kind: type) -> type | None:
 def items_of(memory: Any) -> Sequence[Any]:
     """The values that a container, a tuple or an object's attributes hold."""
     memory = unwrapped(memory)
-    container = Slots if isinstance(memory, Slots) else container_of(type(memory)) or tuple
+    container = Slots if type(memory) is Slots else container_of(type(memory)) or tuple
     return [*(container.values(memory) if hasattr(container, "values") else container.__iter__(memory))]
 
 
 def unwrapped(memory: Any) -> Any:
     """What an object of `WRAPPERS` holds, another one itself."""
-    return memory.data if issubclass(type(memory), WRAPPERS) else memory
+    return memory.data if is_wrapper(type(memory)) else memory
+
+
+@functools.lru_cache(maxsize=4096)
+def is_wrapper(kind: type) -> bool:
+    """Whether the objects of a class hold a container; Python takes its time to answer of classes that others may be registered with."""
+    return issubclass(kind, WRAPPERS)
 
 
 def count_of(memory: Any) -> int:
     """How many values these are."""
     memory = unwrapped(memory)
-    container = Slots if isinstance(memory, Slots) else container_of(type(memory)) or tuple
+    container = Slots if type(memory) is Slots else container_of(type(memory)) or tuple
     return container.__len__(memory)
 
 
 def contents_of(memory: Memory) -> dict | list:
     """A copy of what a container or an object's attributes hold."""
-    container = Slots if isinstance(memory, Slots) else container_of(type(memory)) or list
+    container = Slots if type(memory) is Slots else container_of(type(memory)) or list
     return dict(container.items(memory)) if hasattr(container, "items") else items_of(memory)
 
 
@@ -211,7 +217,7 @@ def has_entries(memory: Memory, contents: dict | list) -> bool:
 
 def put_into(memory: Memory, contents: dict | list) -> None:
     """Let a container, or an object's attributes, hold these entries and no others."""
-    container = Slots if isinstance(memory, Slots) else container_of(type(memory)) or type(memory)
+    container = Slots if type(memory) is Slots else container_of(type(memory)) or type(memory)
     container.clear(memory)
     (container.extend if hasattr(container, "extend") else container.update)(memory, contents)
 

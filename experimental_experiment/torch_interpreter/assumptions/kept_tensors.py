@@ -31,11 +31,11 @@ from experimental_experiment.torch_interpreter.memories import (
     MANY,
     REGISTERED,
     TRACED,
-    WRAPPERS,
     attributes_of,
     container_of,
     count_of,
     is_object,
+    is_wrapper,
     items_of,
 )
 from experimental_experiment.torch_interpreter.signature import Program
@@ -255,7 +255,7 @@ def described_again(last: Kept, first: Kept) -> str:
 def is_container(value: Any) -> bool:
     """Whether a value is a list, a dict, a tuple or what derives from them, and no large one."""
     kind = type(value)
-    is_one = container_of(kind) is not None or issubclass(kind, (tuple, *WRAPPERS))
+    is_one = container_of(kind) is not None or issubclass(kind, tuple) or is_wrapper(kind)
     return is_one and count_of(value) <= MANY
 
 
