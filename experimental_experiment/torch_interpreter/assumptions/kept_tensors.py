@@ -176,18 +176,15 @@ def changed(
             is_longer = in_place and not isinstance(value, dict) and last.count != first.count
             is_other = in_place and differ(first.atoms, last.atoms)
             is_counted = in_place and len(first.atoms) != len(last.atoms)
-            is_new_object = is_object(type(value)) and not isinstance(
-                value, ATOMS
-            )  # members of an Enum are values
+            # members of an Enum are values
+            is_new_object = is_object(type(value)) and not isinstance(value, ATOMS)
             is_other |= is_new_object and not new and differ(first.atoms, last.atoms)
             is_exchanged = is_dropped or are_exchanged(first.leaves, last.leaves)
             if new or is_longer or is_other or is_counted or is_exchanged:
-                only_added = is_counted and not (new or is_longer)
-                source = (
-                    line_that_reads_entries(holder, name, only_added)
-                    if in_place
-                    else line_that_reads(holder, name)
-                )
+                if in_place:
+                    source = line_that_reads_entries(holder, name, is_counted and not (new or is_longer))
+                else:
+                    source = line_that_reads(holder, name)
                 if source is not None and not is_library(source[0]):
                     change = f"{holder.named(name)} is {described(first)} before it, {described_again(last, first)} after it"
                     text = f"the model does what the captured call does: {change}\n{located(source)}"
