@@ -243,6 +243,30 @@ class TestHints(ExporterTestCase):
         self.refused(named, (X,), "a tensor becomes one of a class of its own in forward")
         self.assert_matches(to_onnx(named, (X,), export_options=STRICT), lambda x: x * 2, (X,))
 
+    def test_weights_of_bitsandbytes(self):
+        """Its 8 bit layers ask their weight for what is beside it, its 4 bit layers make one of the class again."""
+
+        class Params4bit(torch.Tensor):
+            pass
+
+        class Quantized(torch.nn.Parameter):
+            CB = None
+
+        class Linear(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.weight = Quantized(X.clone())
+
+            def forward(self, x):
+                return x if self.weight.CB is None else x @ self.weight  # line
+
+        def of_four_bits(x):
+            return x.as_subclass(Params4bit) * 2  # line
+
+        for model in (Linear(), of_four_bits):
+            with self.subTest(model=type(model).__name__):
+                self.refused(model, (X,), "bitsandbytes keeps weights in classes of its own")
+
     def test_tensors_that_onnx_lacks(self):
         def sparse(x):
             return x.to_sparse().to_dense()  # line

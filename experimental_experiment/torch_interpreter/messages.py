@@ -157,10 +157,7 @@ HINTS = (
         "an operator of torch takes no dynamic sizes in this form: leave generator= out, which a runtime does not take either, or leave "
         "the dimension static",
     ),
-    (
-        DATA.pattern,
-        DECIDED,
-    ),
+    (DATA.pattern, DECIDED),
     (
         r"Expected op to be '=='",
         "a branch compares a dynamic size with a number, and torch cannot say which sizes are left: leave the dimension static, "
@@ -184,6 +181,10 @@ HINTS = (
     (
         r"loop of ufunc does not support argument \d+ of type Sym|np\.ndarray of type numpy\.object_",
         NUMPY,
+    ),
+    (
+        r"Creating a new Tensor subclass (Params4bit|Int8Params)|object has no attribute 'S?CB'",
+        "bitsandbytes keeps weights in classes of its own: export the model with ordinary ones, model.dequantize() of transformers",
     ),
     (
         r"Creating a new Tensor subclass",
