@@ -11,7 +11,7 @@ from transformers.models.qwen2_5_vl.configuration_qwen2_5_vl import Qwen2_5_VLVi
 from transformers.models.qwen2_5_vl.modeling_qwen2_5_vl import Qwen2_5_VisionTransformerPretrainedModel
 
 from experimental_experiment.testing import ExporterTestCase
-from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, to_onnx
+from experimental_experiment.torch_interpreter import CaptureError, ExportOptions, frames, to_onnx
 from experimental_experiment.torch_interpreter.onnx_export_errors import bypass_export_some_errors
 from experimental_experiment.torch_interpreter.patches import vision
 
@@ -79,7 +79,7 @@ class TestTower(ExporterTestCase):
                     x = torch.randn(int(grid.prod(1).sum()), width)
                     expected = tower(x, grid).pooler_output
                     with bypass_export_some_errors(patch_transformers=True):
-                        self.assertNotIn("tolist", vision.words(type(tower.blocks[0].attn).forward.__code__))
+                        self.assertNotIn("tolist", frames.words(type(tower.blocks[0].attn).forward.__code__))
                         got = tower(x, grid).pooler_output
                     torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
 

@@ -229,6 +229,12 @@ def is_generated(code: CodeType) -> bool:
     return code.co_name in METHODS or code.co_name == "<module>" or code.co_names == ("fn",) or is_guard
 
 
+def words(code: CodeType) -> set[str]:
+    """The names in the code of a function and of the functions in it."""
+    inner = [words(const) for const in code.co_consts if isinstance(const, CodeType)]
+    return {*code.co_names, *code.co_varnames, *code.co_cellvars}.union(*inner)
+
+
 @functools.cache
 def tree_of(code: CodeType) -> ast.Module | None:
     """The source of a function, each node where it stands in the file; None where it is not known. Whoever changes it copies it first."""

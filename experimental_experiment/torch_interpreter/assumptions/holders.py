@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 
 from experimental_experiment.torch_interpreter.errors import Source
-from experimental_experiment.torch_interpreter.frames import nodes_of, source_at
+from experimental_experiment.torch_interpreter.frames import nodes_of, source_at, words
 from experimental_experiment.torch_interpreter.memories import (
     MANY,
     Slots,
@@ -28,7 +28,6 @@ from experimental_experiment.torch_interpreter.memories import (
     own_attributes,
 )
 from experimental_experiment.torch_interpreter.patches.choices import is_note
-from experimental_experiment.torch_interpreter.patches.vision import words
 from experimental_experiment.torch_interpreter.patches.whole_numbers import (
     cell_contents,
     functions_of,
@@ -333,11 +332,11 @@ def methods_of(kind: type) -> Iterator[types.FunctionType]:
     for name, value in members_of(kind):
         if isinstance(value, types.FunctionType) and name != "__init__":
             function = inspect.unwrap(value)  # what is decorated may be another thing
-            if isinstance(function, types.FunctionType) and not is_generated(function):
+            if isinstance(function, types.FunctionType) and not is_of_a_dataclass(function):
                 yield function
 
 
-def is_generated(function: types.FunctionType) -> bool:
+def is_of_a_dataclass(function: types.FunctionType) -> bool:
     """Whether a dataclass or a named tuple has written a function: ``__repr__`` and ``__eq__`` read all that is kept."""
     return function.__code__.co_filename == "<string>" and function.__name__.startswith("__")
 
@@ -350,12 +349,12 @@ def members_of(kind: type) -> Iterator[tuple[str, Any]]:
             continue
         for name, value in vars(base).items():
             is_overridden = any(name in vars(other) for other in first)
-            if not is_overridden or any(asks_for(other, base, name) for other in first):
+            if not is_overridden or any(may_call(other, base, name) for other in first):
                 yield name, value
         first.append(base)
 
 
-def asks_for(kind: type, base: type, name: str) -> bool:
+def may_call(kind: type, base: type, name: str) -> bool:
     """Whether a class has a function that may call what one of its bases has under a name, as ``super().step()`` and ``Base.step(self)`` do."""
     owners = {"super", base.__name__}
     names = (words(function.__code__) for value in vars(kind).values() for function in functions_of(value))

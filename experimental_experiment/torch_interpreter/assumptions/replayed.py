@@ -157,7 +157,7 @@ class Replay:
         if not isinstance(value, torch.Tensor):
             return value
         for own in node.graph.find_nodes(op="get_attr"):
-            if is_same(own.meta.get("example_value"), value):
+            if are_the_same_elements(own.meta.get("example_value"), value):
                 return tensor_of(own)
         if not self.reads_data(node):
             self.tables.append(value)
@@ -217,7 +217,7 @@ def tensor_of(node: torch.fx.Node) -> Any:
     return torch._guards.TracingContext.get().module_context.nn_modules.get(node.target)
 
 
-def is_same(one: Any, other: torch.Tensor) -> bool:
+def are_the_same_elements(one: Any, other: torch.Tensor) -> bool:
     """Whether two fake tensors are the same elements of the same memory: what is written into one of them is in the other one."""
     if one is other:
         return True

@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 
 from experimental_experiment.torch_interpreter.errors import CaptureError
+from experimental_experiment.torch_interpreter.frames import words
 from experimental_experiment.torch_interpreter.patches.patch import patch, replaced
 
 SHUFFLING = tuple(f"transformers.models.{name}.modeling_{name}" for name in ("muse_glimmer", "muse_spark"))
@@ -56,12 +57,6 @@ def modeling_modules() -> list[types.ModuleType]:
         for module in modules
         if module is not None and not getattr(module.__spec__, "_initializing", False)
     ]
-
-
-def words(code: types.CodeType) -> set[str]:
-    """The names in the code of a function and of the functions in it."""
-    inner = [words(const) for const in code.co_consts if isinstance(const, types.CodeType)]
-    return {*code.co_names, *code.co_varnames, *code.co_cellvars}.union(*inner)
 
 
 class Whole:

@@ -23,10 +23,15 @@ from typing import Any, NamedTuple
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 
-from experimental_experiment.torch_interpreter.frames import PACKAGES, is_library, is_library_code, tree_of
+from experimental_experiment.torch_interpreter.frames import (
+    PACKAGES,
+    is_library,
+    is_library_code,
+    tree_of,
+    words,
+)
 from experimental_experiment.torch_interpreter.memories import TRACED, own_attributes
 from experimental_experiment.torch_interpreter.patches.patch import patch, wrapped
-from experimental_experiment.torch_interpreter.patches.vision import words
 
 BEGINNINGS = ("torch.export._trace._export", "experimental_experiment.torch_interpreter.tracing.traced")
 """What captures a model, for torch.export and for ``tracing="make_fx"``."""
